@@ -28,7 +28,7 @@ from rich.console import Console
 
 from broker import full_java
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.kafkalogs import NOON, Logs, packed
+from rookery.testing.kafkalogs import NOON, Logs, pack_rows
 from rookery.testing.kafkaproxy import KafkaProxy
 
 FLOORS: Final = {(4, "kafkarrow"): 4.0, (512, "kafkarrow"): 6.0, (4, "confluent"): 6.0}
@@ -75,7 +75,7 @@ def fill(logs: Logs, rows: int, partitions: int) -> str:
     for start in range(0, each, step):
         count = min(step, each - start)
         times = NOON + (np.arange(start, start + count) * partitions) // 100
-        batch = packed(
+        batch = pack_rows(
             pa.record_batch(
                 {
                     "key": _bytes(noise, count, 8),

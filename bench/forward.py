@@ -26,7 +26,7 @@ from rookery.net.listener import Listener, ListenerSettings
 from rookery.net.outbox import Answer
 from rookery.net.upstream import Upstream, connect
 from rookery.wire.buffer import Buffer
-from rookery.wire.frame import Frame, renumbered
+from rookery.wire.frame import Frame, renumber
 
 CASES = [("1 KB, one at a time", 1024, 1), ("1 KB, 32 deep", 1024, 32), ("1 MB", 1024 * 1024, 1)]
 TIMEOUT_MS = 30_000
@@ -45,7 +45,7 @@ def by_task(upstream: Upstream, frame: Frame) -> Awaitable[Answer]:
 
     async def forward() -> Answer:
         number = int.from_bytes(frame[4:8], "big")
-        return renumbered(await upstream.forward([frame], TIMEOUT_MS), number)
+        return renumber(await upstream.forward([frame], TIMEOUT_MS), number)
 
     return forward()
 
@@ -55,7 +55,7 @@ def by_future(upstream: Upstream, frame: Frame) -> Awaitable[Answer]:
     number = int.from_bytes(frame[4:8], "big")
 
     def read(response: Frame) -> list[Buffer]:
-        return renumbered(response, number)
+        return renumber(response, number)
 
     return upstream.submit([frame], read, OPTIONS)
 

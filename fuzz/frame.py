@@ -43,7 +43,7 @@ def received(data: bytes, cuts: list[int]) -> tuple[list[bytes], bool]:
             if count == 0:
                 raise AssertionError("no room to receive into")
             room[:count] = data[at : at + count]
-            splitter.received(count)
+            splitter.note_received(count)
             at, turn = at + count, turn + 1
             while (frame := splitter.take()) is not None:
                 views.append(frame)

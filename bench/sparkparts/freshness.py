@@ -112,7 +112,7 @@ def _commit_many(pipeline: Pipeline, count: int) -> None:
     """
     engine, upkeep = open_engine(pipeline), UpkeepThread(pipeline)
     for _ in range(count):
-        metrics = engine.run(_LocalRows([_row()]), engine.reached())  # type: ignore[arg-type] # what is asked of it, it has
+        metrics = engine.run(_LocalRows([_row()]), engine.read_position())  # type: ignore[arg-type] # what is asked of it, it has
         if metrics is not None:
             upkeep.after(metrics.batch)
     upkeep.close()

@@ -228,7 +228,7 @@ class Registry:
 
     def histogram(self, name: str, meaning: str, bounds: Sequence[float] = SECONDS) -> Histogram:
         """Declare a histogram with ascending bounds."""
-        histogram = Histogram(_checked_bounds(name, bounds))
+        histogram = Histogram(_check_bounds(name, bounds))
         return self._declare_one("histogram", name, meaning, histogram)
 
     def histograms(
@@ -240,7 +240,7 @@ class Registry:
         max_children: int = MAX_CHILDREN,
     ) -> Family[Histogram]:
         """Declare histograms with labels."""
-        bounds = _checked_bounds(name, bounds)
+        bounds = _check_bounds(name, bounds)
         family = Family(lambda: Histogram(bounds), labels, max_children)
         return self._declare_family("histogram", name, meaning, family)
 
@@ -286,7 +286,7 @@ class Registry:
         self._metrics[name] = f"# HELP {name} {help_text}\n# TYPE {name} {kind}", lines
 
 
-def _checked_bounds(name: str, bounds: Sequence[float]) -> tuple[float, ...]:
+def _check_bounds(name: str, bounds: Sequence[float]) -> tuple[float, ...]:
     ascending = sorted(set(bounds))
     if not bounds or list(bounds) != ascending or not all(map(math.isfinite, bounds)):
         raise ValueError(f"{name}: bounds must be finite and ascend: {bounds}")

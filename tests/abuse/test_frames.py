@@ -12,7 +12,7 @@ from threading import Event
 
 import pytest
 
-from rookery.testing.wire import prefixed
+from rookery.testing.wire import add_length
 from tests.abuse.attack import (
     ENDED,
     SECOND,
@@ -168,7 +168,7 @@ def test_a_thousand_requests_without_reading_are_answered_in_order(target: Targe
         for number in range(count)
     ]
     with Attacker(target.door) as line:
-        line.send(b"".join(map(prefixed, requests)))
+        line.send(b"".join(map(add_length, requests)))
 
         answers = [line.read() for _ in range(count)]
 

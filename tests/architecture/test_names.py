@@ -1,4 +1,4 @@
-"""Public names follow the glossary of ARCHITECTURE.md: one class per name, and names are nouns."""
+"""Names follow the glossary: one class per name, nouns for classes, verbs for functions."""
 
 from __future__ import annotations
 
@@ -40,6 +40,22 @@ The packages `read` are next to packages `write`.
 `records/_columns.pyx` imports `reading` and `writing` by name; users choose the tuning
 `arrow-unchecked` by the name of its module.
 """
+VERBS: Final = frozenset(
+    {"embed", "exceed", "feed", "need", "proceed", "put", "read", "ring", "succeed"}
+)
+"""Verbs that look like a participle."""
+NOT_VERBS: Final = {
+    "beginning": "a noun",
+    "committed": "Kafka's name for the offsets that a group has committed",
+    "created": "one of the rows that `service/access/accesstable.py` reads as a table",
+    "ended": "public in the test kit",
+    "listed": "as `created`",
+    "named": "as `created`",
+    "repeated": "declares a field, as `option` and `switch` do",
+    "setting": "a type of arguments, as `count` and `size` are",
+    "speed": "a noun",
+}
+"""Functions that are not verbs, with the reason. At most ten; remove one when it is renamed."""
 
 VAGUE: Final = re.compile(
     r"^ *(?:async )?for (?:one|found)\b|^ *(?:one|found)(?:, \w+)*(?:: [^=]+)? = "
@@ -128,6 +144,61 @@ def test_participle_module_is_detected(name: str, tmp_path: Path) -> None:
         (tmp_path / f"{stem}.py").touch()
 
     assert list(participle_modules(tmp_path)) == [name, name]
+
+
+def is_participle(name: str) -> bool:
+    """Return whether the name of a function is one word that is not a verb."""
+    return (
+        name.isalpha()
+        and name.islower()
+        and name not in VERBS
+        and PARTICIPLE.fullmatch(name) is not None
+    )
+
+
+def functions(body: list[ast.stmt]) -> Iterator[str]:
+    """Yield the names of functions and methods, without properties and nested functions."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from functions(node.body)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            marks = [ast.unparse(mark) for mark in node.decorator_list]
+            if not any(mark.endswith(("property", ".setter")) for mark in marks):
+                yield node.name
+
+
+def participle_functions(source: Path) -> Iterator[PublicClass]:
+    """Find public functions and methods that are named by a bare participle or gerund."""
+    for path in sorted(source.rglob("*.py")):
+        where = path.relative_to(source).as_posix()
+        text = path.read_text("utf-8")
+        # Parsing takes most of the time: most files have no such name.
+        if where.startswith(NAMED_ELSEWHERE) or not any(
+            map(is_participle, re.findall(r"\bdef ([a-z]+)\b", text))
+        ):
+            continue
+        for name in functions(ast.parse(text).body):
+            if is_participle(name):
+                yield PublicClass(name, where)
+
+
+def test_a_public_function_is_a_verb() -> None:
+    participles = list(participle_functions(SOURCE))
+
+    assert not [function for function in participles if function.name not in NOT_VERBS]
+    assert {function.name for function in participles} == NOT_VERBS.keys()
+    assert len(NOT_VERBS) <= 10
+
+
+@pytest.mark.parametrize("name", ["parked", "waiting", "rebuilt", "told"])
+def test_participle_function_is_detected(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        f"class Reader:\n    async def {name}(self): ...\n"
+        f"    @property\n    def sent(self): ...\n"
+        f"def read():\n    def held(): ...\ndef _{name}(): ...\ndef {name}_rows(): ...\n"
+    )
+
+    assert [function.name for function in participle_functions(tmp_path)] == [name]
 
 
 def renamed_imports(source: Path) -> Iterator[str]:

@@ -21,8 +21,8 @@ from rookery.testing.publicapi import (
     MODULES,
     PACKAGES,
     PublicName,
-    exported,
     home_of,
+    list_exported,
     page,
     public_names,
 )
@@ -80,7 +80,7 @@ def is_public(name: str) -> bool:
     module, _, last = name.rpartition(".")
     if module == MESSAGES or module.startswith(f"{MESSAGES}."):
         return True
-    return module in {*PACKAGES, *MODULES} and last in exported(module)
+    return module in {*PACKAGES, *MODULES} and last in list_exported(module)
 
 
 def recorded(text: str) -> set[str]:
@@ -105,7 +105,7 @@ def public() -> list[PublicName]:
 
 @pytest.mark.parametrize("module", [*PACKAGES, *MODULES])
 def test_every_name_exists_and_has_a_docstring(module: str, public: list[PublicName]) -> None:
-    names = exported(module)
+    names = list_exported(module)
     there = import_module(module)
 
     assert len(names) == len(set(names)) > 0
@@ -125,8 +125,8 @@ def test_type_checkers_see_the_names_that_python_loads(package: str) -> None:
         for alias in node.names
     } - {lazy_exports.__name__}
 
-    assert undeclared(exported(package), imported) == set()
-    for name in exported(package):
+    assert undeclared(list_exported(package), imported) == set()
+    for name in list_exported(package):
         assert getattr(there, name) is getattr(import_module(home_of(package, name)), name)
         assert name in dir(there)
 
@@ -135,7 +135,7 @@ def test_type_checkers_see_the_names_that_python_loads(package: str) -> None:
 def test_no_module_has_the_name_of_an_export(package: str) -> None:
     # Python makes an imported module an attribute of its package, which would hide the export.
     modules = {info.name for info in iter_modules(import_module(package).__path__)}
-    assert modules & set(exported(package)) == set()
+    assert modules & set(list_exported(package)) == set()
 
 
 def test_a_name_has_one_public_home() -> None:

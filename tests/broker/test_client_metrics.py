@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from rookery.broker.settings import BrokerSettings
 from rookery.broker.telemetry import pushedmetrics
-from rookery.broker.telemetry.clientmetrics import WantedMetrics, wanted_of
+from rookery.broker.telemetry.clientmetrics import WantedMetrics, find_wanted
 from rookery.broker.telemetry.pushedmetrics import VALUES, Telemetry
 from rookery.cluster.resources import CLIENT_METRICS_RESOURCE, resource_key
 from rookery.cluster.state.state import State
@@ -212,8 +212,8 @@ def test_a_pattern_is_matched_in_linear_time() -> None:
     # A matcher that backtracks takes 2^60 steps to see that this does not match.
     state.broker_configs[key] = {"metrics": "a", "match": "client_id=(a+)+"}
 
-    assert wanted_of(state, {"client_id": "a" * 60}).metrics == ["a"]
-    assert wanted_of(state, {"client_id": "a" * 60 + "!"}).metrics == []
+    assert find_wanted(state, {"client_id": "a" * 60}).metrics == ["a"]
+    assert find_wanted(state, {"client_id": "a" * 60 + "!"}).metrics == []
 
 
 def test_stored_pattern_of_an_unknown_kind_matches_no_client() -> None:
@@ -221,7 +221,7 @@ def test_stored_pattern_of_an_unknown_kind_matches_no_client() -> None:
     key = resource_key(CLIENT_METRICS_RESOURCE, "old")
     state.broker_configs[key] = {"metrics": "a", "match": "client_id=(?!b).*"}
 
-    assert wanted_of(state, {"client_id": "a"}).metrics == []
+    assert find_wanted(state, {"client_id": "a"}).metrics == []
 
 
 # Pushes.

@@ -49,7 +49,7 @@ class _Connection(asyncio.Protocol):
             room = self._splitter.buffer()
             size = min(len(room), len(data))
             room[:size] = data[:size]
-            self._splitter.received(size)
+            self._splitter.note_received(size)
             data = data[size:]
             while (frame := self._splitter.take()) is not None:
                 self._on_request(frame)

@@ -98,7 +98,7 @@ class OldBroker(asyncio.Protocol):
             room = self._splitter.buffer()
             size = min(len(room), len(data))
             room[:size] = data[:size]
-            self._splitter.received(size)
+            self._splitter.note_received(size)
             data = data[size:]
             while (frame := self._splitter.take()) is not None:
                 self._transport.writelines(self._answer(*peek(frame)))

@@ -11,7 +11,7 @@ import kafka
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from rookery.testing.backends import ServerBackend, stored_keys
+from rookery.testing.backends import ServerBackend, list_keys
 from rookery.testing.brokers import BRISK, Host
 from rookery.testing.java import Java
 from rookery.testing.wait import wait_until
@@ -36,7 +36,7 @@ def written(
         for value in VALUES:
             producer.produce(topic, value, partition=0)
         assert producer.flush(SECONDS) == 0
-        wait_until(lambda: stored_keys(store, f"/{topic}/0/segment-"), "segments", pause=0.1)
+        wait_until(lambda: list_keys(store, f"/{topic}/0/segment-"), "segments", pause=0.1)
         broker.kill()
         broker.start()
         yield broker.bootstrap, topic

@@ -157,10 +157,10 @@ def test_deletion_removes_the_rules_that_each_filter_describes(
     outcome = cluster.decide(AclsDeleted(filters=list(map(write_filter, wanted))))
 
     described = [[rule for rule in rules if _is_described(each, rule)] for each in wanted]
-    assert outcome.value == [[rule.stored() for rule in found] for found in described]
+    assert outcome.value == [[rule.to_stored() for rule in found] for found in described]
     gone = {rule for found in described for rule in found}
     assert list(cluster.state.security.acls) == [
-        rule.stored() for rule in rules if rule not in gone
+        rule.to_stored() for rule in rules if rule not in gone
     ]
 
 

@@ -31,7 +31,7 @@ from rookery.client.client import Client
 from rookery.model.partition import TopicPartition
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.kafkalogs import NOON, Logs, packed, rows
+from rookery.testing.kafkalogs import NOON, Logs, pack_rows, rows
 from rookery.testing.wait import wait_until
 from tests.consumer.hard.stays import Ledger, Stay
 
@@ -275,7 +275,7 @@ class Producer(threading.Thread):
         written, step = 0, 0
         while self._left and not self.over.wait(step * self._pause - self.since()):
             some = min(self._step, self._left)
-            batch = packed(rows([NOON + written + n for n in range(some)], b"x" * 100))
+            batch = pack_rows(rows([NOON + written + n for n in range(some)], b"x" * 100))
             self._logs.append(self._topic, dict.fromkeys(range(PARTITIONS), batch))
             written, step, self._left = written + some, step + 1, self._left - some
 

@@ -13,7 +13,7 @@ from rookery.consumer.faults import OffsetTruncated
 from rookery.errors import ConfigError
 from rookery.model.offset import CommittedOffset
 from rookery.model.partition import TopicPartition
-from rookery.testing.kafkalogs import NOON, Logs, packed, rows
+from rookery.testing.kafkalogs import NOON, Logs, pack_rows, rows
 
 Seen = list[tuple[int, int, int]]
 
@@ -33,7 +33,7 @@ def disordered(topics: Logs, stem: str, seed: int = 1) -> str:
             clock += chance.randrange(5)
             moments.append(clock - chance.choice([0, 0, 0, chance.randrange(20)]))
         for start in range(0, 60, 7):
-            topics.append(topic, {partition: packed(rows(moments[start : start + 7]))})
+            topics.append(topic, {partition: pack_rows(rows(moments[start : start + 7]))})
     return topic
 
 

@@ -7,7 +7,7 @@ from rookery.consumer.fetch.shelf import ENDLESS
 from rookery.consumer.settings import ANY_ROWS, StreamSettings
 from rookery.model.partition import TopicPartition
 from rookery.records.batches import parse, stamp_into
-from rookery.testing.kafkalogs import NOON, packed, rows
+from rookery.testing.kafkalogs import NOON, pack_rows, rows
 
 PLACE = TopicPartition("t", 0)
 
@@ -17,7 +17,7 @@ def chunk_rows(sizes: list[int], most_bytes: int, most_rows: int = ANY_ROWS) -> 
     data, offset = bytearray(), 0
     headers = []
     for size in sizes:
-        batch = packed(rows([NOON + n for n in range(size)]))
+        batch = pack_rows(rows([NOON + n for n in range(size)]))
         stamp_into(batch, offset, 0)
         headers.append(parse(batch)._replace(position=len(data)))
         data += batch

@@ -14,7 +14,7 @@ import rookery
 from rookery.consumer.faults import Undecodable
 from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
-from rookery.testing.kafkalogs import NOON, Logs, packed
+from rookery.testing.kafkalogs import NOON, Logs, pack_rows
 
 JSON = open_decoder("json", DecoderSettings(schema="n long, at timestamp"))
 
@@ -30,7 +30,7 @@ def sent(topics: Logs, stem: str, *values: bytes | None, headers: Sequence[Any] 
     if headers:
         kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         data["headers"] = pa.array(headers, kind)
-    topics.append(topic, {0: packed(pa.record_batch(data))})
+    topics.append(topic, {0: pack_rows(pa.record_batch(data))})
     return topic
 
 

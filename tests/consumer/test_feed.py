@@ -16,12 +16,12 @@ from rookery.consumer.settings import StreamSettings
 from rookery.model.partition import TopicPartition
 from rookery.records.batches import parse, stamp_into
 from rookery.testing.clock import SeededRandom
-from rookery.testing.kafkalogs import NOON, packed, rows
+from rookery.testing.kafkalogs import NOON, pack_rows, rows
 
 MIB = 1 << 20
 GIANT = 8 * MIB
 MEMORY = 64 * MIB
-BATCH = packed(rows([NOON], bytes(GIANT)))
+BATCH = pack_rows(rows([NOON], bytes(GIANT)))
 
 
 class Giants:

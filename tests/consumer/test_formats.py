@@ -22,7 +22,7 @@ from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
 from rookery.decode.registry import RegistrySettings, SchemaRegistry
 from rookery.errors import Unavailable
-from rookery.testing.kafkalogs import NOON, Logs, packed
+from rookery.testing.kafkalogs import NOON, Logs, pack_rows
 from rookery.testing.registry import RegistryServer
 from tests.decode.test_protobuf import Order, file, framed, registered
 
@@ -138,7 +138,7 @@ def sent(topics: Logs, values: list[bytes | None], times: list[int] | None = Non
             "value": pa.array(some, pa.binary()),
             "timestamp": pa.array([NOON + moment for moment in moments], pa.timestamp("ms", "UTC")),
         }
-        topics.append(topic, {partition: packed(pa.record_batch(columns))})
+        topics.append(topic, {partition: pack_rows(pa.record_batch(columns))})
     return topic
 
 

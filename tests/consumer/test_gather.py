@@ -23,7 +23,7 @@ from rookery.consumer.order.table import (
     lines,
     strings,
 )
-from rookery.testing.kafkalogs import NOON, packed, rows
+from rookery.testing.kafkalogs import NOON, pack_rows, rows
 
 VALUES = st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=30)
 
@@ -83,8 +83,8 @@ def test_both_kernels_arrange_rows_into_columns(kernel: ModuleType) -> None:
 
 def test_both_kernels_locate_records_as_the_decoder_does() -> None:
     rows_ = rows([NOON, -1, NOON + 2, NOON + 1], b"value %d")
-    data = b"".join(bytes(packed(rows_.slice(start, 2))) for start in (0, 2))
-    second = len(packed(rows_.slice(0, 2)))
+    data = b"".join(bytes(pack_rows(rows_.slice(start, 2))) for start in (0, 2))
+    second = len(pack_rows(rows_.slice(0, 2)))
     data = data[:second] + (2).to_bytes(8, "big") + data[second + 8 :]
 
     for kernel in (_gather, _gather_twin):
@@ -104,7 +104,7 @@ def test_both_kernels_locate_records_as_the_decoder_does() -> None:
 @settings(deadline=None)  # the first array imports a lot
 @given(cuts=st.lists(st.tuples(st.integers(0, 250), st.integers(0, 255)), max_size=3))
 def test_both_kernels_agree_on_damaged_batches(cuts: list[tuple[int, int]]) -> None:
-    data = bytearray(packed(rows([NOON, NOON + 1, NOON + 2], b"value %d")))
+    data = bytearray(pack_rows(rows([NOON, NOON + 1, NOON + 2], b"value %d")))
     for at, byte in cuts:
         data[at % len(data)] = byte
     outcomes: list[tuple[int, Table]] = []

@@ -16,7 +16,7 @@ import pytest
 from rookery.client import Client
 from rookery.testing.broker import BrokerProcess
 from rookery.testing.kafka import KafkaServer
-from rookery.testing.kafkalogs import NOON, Logs, packed, rows
+from rookery.testing.kafkalogs import NOON, Logs, pack_rows, rows
 
 ROOT = Path(__file__).parents[2]
 PIECES = re.findall(
@@ -82,7 +82,7 @@ def sightings(kafka: KafkaServer) -> tuple[str, str]:
 def _packed(times: list[int], values: list[bytes]) -> bytearray:
     batch = rows(times)
     place = batch.schema.get_field_index("value")
-    return packed(batch.set_column(place, "value", pa.array(values, pa.binary())))
+    return pack_rows(batch.set_column(place, "value", pa.array(values, pa.binary())))
 
 
 def _run(name: str, *args: str) -> list[str]:

@@ -20,7 +20,7 @@ from rookery.consumer.settings import StreamSettings
 from rookery.model.partition import TopicPartition
 from rookery.records.batches import parse, stamp_into
 from rookery.testing.clock import ManualClock, SeededRandom
-from rookery.testing.kafkalogs import NOON, packed, rows
+from rookery.testing.kafkalogs import NOON, pack_rows, rows
 
 OPEN_TRANSACTION_END = 5
 
@@ -40,7 +40,7 @@ class Brokers:
         [want] = wants
         if want.offset:
             await asyncio.Event().wait()
-        batch = bytearray(packed(rows([NOON + 1000 * want.place.partition])))
+        batch = bytearray(pack_rows(rows([NOON + 1000 * want.place.partition])))
         stamp_into(batch, 0, 0)
         header = parse(batch)
         high = self._high_watermark

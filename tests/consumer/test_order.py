@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rookery.consumer.checkpoint import NO_TIME
-from rookery.consumer.order.keys import keyed, lateness
+from rookery.consumer.order.keys import compute_keys, lateness
 from rookery.consumer.order.merge import NO_BOUND, Merge, MergeRound
 from rookery.consumer.output.arrow import Numbers
 from tests.consumer.naive import Row, in_order, placed
@@ -185,8 +185,8 @@ def test_keys_of_rows_do_not_depend_on_where_blocks_are_cut(
     max_time = 20
     wanted = placed(_rows(times), allowance, max_time)
 
-    first = keyed(numbers(times[:cut]), NO_TIME, allowance, max_time)
-    second = keyed(numbers(times[cut:]), first.clock, allowance, max_time)
+    first = compute_keys(numbers(times[:cut]), NO_TIME, allowance, max_time)
+    second = compute_keys(numbers(times[cut:]), first.clock, allowance, max_time)
 
     keys = np.concatenate([first.keys, second.keys])
     before = np.concatenate([first.before, second.before])

@@ -16,7 +16,7 @@ from rookery.client.settings import ClientSettings
 from rookery.consumer.faults import LateRow, MissingTimestamp, Misuse
 from rookery.consumer.positions import Offsets
 from rookery.errors import ApiError, ConfigError
-from rookery.testing.kafkalogs import NOON, Logs, packed, rows
+from rookery.testing.kafkalogs import NOON, Logs, pack_rows, rows
 
 
 def at(ms: int) -> datetime:
@@ -152,7 +152,7 @@ def test_nulls_empty_values_headers_and_types_are_kept(topics: Logs) -> None:
             pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
         ),
     }
-    topics.append(topic, {0: packed(pa.record_batch(data))})
+    topics.append(topic, {0: pack_rows(pa.record_batch(data))})
     columns = ("headers", "value", "key", "timestamp_type", "leader_epoch")
 
     table = rookery.read(topics.bootstrap, topic, columns=columns).to_table()
@@ -170,7 +170,7 @@ def test_bytes_have_the_requested_type(topics: Logs, kind: pa.DataType) -> None:
     topic = topics.create("kinds", 1)
     values = [b"", None, b"short", b"one that does not fit into a view"]
     table = pa.record_batch({"value": pa.array(values, pa.binary())})
-    topics.append(topic, {0: packed(table)})
+    topics.append(topic, {0: pack_rows(table)})
 
     with rookery.read(
         topics.bootstrap, topic, columns=("key", "value", "raw_value"), binary=str(kind)
@@ -186,7 +186,7 @@ def test_bytes_have_the_requested_type(topics: Logs, kind: pa.DataType) -> None:
 
 def test_append_time_is_set_by_the_broker(topics: Logs) -> None:
     topic = topics.create("append", 1, config={"message.timestamp.type": "LogAppendTime"})
-    topics.append(topic, {0: packed(rows([NOON, NOON + 1, NOON + 2]))})
+    topics.append(topic, {0: pack_rows(rows([NOON, NOON + 1, NOON + 2]))})
 
     columns = ("timestamp", "timestamp_type")
     table = rookery.read(topics.bootstrap, topic, columns=columns).to_table()
@@ -199,7 +199,7 @@ def test_append_time_is_set_by_the_broker(topics: Logs) -> None:
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_is_read(topics: Logs, codec: str) -> None:
     topic = topics.create(codec, 1)
-    topics.append(topic, {0: packed(rows([NOON + n for n in range(100)], b"value %d"), codec)})
+    topics.append(topic, {0: pack_rows(rows([NOON + n for n in range(100)], b"value %d"), codec)})
 
     table = rookery.read(topics.bootstrap, topic).to_table()
 

@@ -86,7 +86,7 @@ def test_bytes_equal_those_of_spark_for_generated_values() -> None:
 
 
 def check_same(text: str) -> None:
-    encoded, wanted = variant.encoded(text), VariantVal.parseJson(text)
+    encoded, wanted = variant.encode_variant(text), VariantVal.parseJson(text)
     assert encoded == {"value": wanted.value, "metadata": wanted.metadata}
 
 

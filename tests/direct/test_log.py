@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rookery.cluster.events.pinevents import TopicPinned
-from rookery.direct.blockinglog import BlockingLog, shared
+from rookery.direct.blockinglog import BlockingLog, open_shared
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
@@ -70,7 +70,7 @@ def test_recreated_cluster_is_detected_and_not_written(tmp_path: Path, sent: int
     with cluster.broker(inline_bytes=0) as broker:
         create(broker, "t")
         send(broker, "t", values(20), each=1)
-    kept = shared(cluster.place)
+    kept = open_shared(cluster.place)
     kept.run(kept.log.numbers())  # it has joined, as one that writes
     folder = tmp_path / "store"
     folder.rename(tmp_path / "deleted")
@@ -90,7 +90,7 @@ def test_recreated_cluster_is_detected_and_not_written(tmp_path: Path, sent: int
     assert objects_in(folder) == before
 
     # The next request for the log gets the new one.
-    again = shared(cluster.place)
+    again = open_shared(cluster.place)
     assert again is not kept
     assert again.log.state.topics.by_name["t"].partitions[0].next_offset == sent
     again.close()

@@ -15,7 +15,7 @@ from rookery.cluster.replica import Replica
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
-from rookery.jobs.clocks import trusted_now
+from rookery.jobs.clocks import read_trusted_time
 from rookery.log.origin import Handles
 from rookery.testing.clock import ManualClock
 from tests.direct.sinking import rows
@@ -63,7 +63,7 @@ async def beat(replica: Replica) -> None:
 
 async def ask(place: ClusterAddress, silence_ms: int = _SILENCE_MS) -> int:
     async with DirectLog.open(place, "tests") as log:
-        return await trusted_now(log, silence_ms)
+        return await read_trusted_time(log, silence_ms)
 
 
 @pytest.mark.parametrize("ahead_ms", [0, 9_000, -9_000])
@@ -100,7 +100,7 @@ async def test_idle_log_without_brokers_is_accepted(place: ClusterAddress) -> No
     later = DirectLog(place, "tests", _Late(8 * _DAY_MS))  # type: ignore[arg-type] # plain ints
     await later.start()
     try:
-        assert await trusted_now(later, _SILENCE_MS) > SystemClock().now_ms()
+        assert await read_trusted_time(later, _SILENCE_MS) > SystemClock().now_ms()
     finally:
         await later.close()
 
@@ -129,7 +129,7 @@ def test_clock_slower_than_the_last_entry_deletes_nothing(place: ClusterAddress)
         behind = DirectLog(place, "tests", _Late(-60_000))  # type: ignore[arg-type] # plain ints
         await behind.start()
         try:
-            await trusted_now(behind, _SILENCE_MS)
+            await read_trusted_time(behind, _SILENCE_MS)
         finally:
             await behind.close()
 

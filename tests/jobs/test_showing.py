@@ -13,7 +13,7 @@ from rookery.cli.main import main
 from rookery.cli.options.values import size
 from rookery.cli.output.jobs import JobDisplay, plan_text, report_text
 from rookery.errors import ConfigError, Conflict, Corrupt, Error, Unavailable
-from rookery.jobs.move.offsetmap import mapped, packed
+from rookery.jobs.move.offsetmap import map_offsets, pack_pieces
 from rookery.jobs.proof import Proof, prove
 from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
 from rookery.jobs.tasks import TaskFailure, outcome
@@ -182,9 +182,11 @@ def test_offsets_of_a_slice_are_consecutive_by_partition() -> None:
     def piece(offsets: list[int], partitions: list[int]) -> bytes:
         columns = [topic, pa.array([0, 0, 0], pa.int32()), pa.array(offsets), target]
         fields = ["source_topic", "source_partition", "source_offset", "topic", "partition"]
-        return packed([pa.record_batch([*columns, pa.array(partitions, pa.int32())], names=fields)])
+        return pack_pieces(
+            [pa.record_batch([*columns, pa.array(partitions, pa.int32())], names=fields)]
+        )
 
-    table = mapped([piece([5, 6, 9], [1, 0, 1]), piece([10, 11, 12], [1, 1, 0])],
+    table = map_offsets([piece([5, 6, 9], [1, 0, 1]), piece([10, 11, 12], [1, 1, 0])],
                    {("t", 0): 100, ("t", 1): 7})  # fmt: skip
 
     assert table.column("source_offset").to_pylist() == [5, 6, 9, 10, 11, 12]

@@ -208,7 +208,7 @@ class World:
                 assert row.base_offset <= header.base_offset <= header.last_offset < row.end_offset
                 continue
             if row.is_append_time:
-                stamped = header.appended_at(row.max_timestamp)
+                stamped = header.with_append_time(row.max_timestamp)
                 batches.restamp_into(data, stamped._replace(base_offset=offset))
             batches.stamp_into(data, offset, partition.epoch_at(offset), header.position)
             offset += header.last_offset_delta + 1

@@ -73,15 +73,15 @@ async def test_a_read_within_a_block_is_a_view_of_it() -> None:
 async def test_cached_bytes_are_returned_without_waiting() -> None:
     source = Source()
     cache = make(source)
-    assert cache.cached(A, 210, 20) is None
+    assert cache.find_cached(A, 210, 20) is None
     await cache.read(A, 210, 20)
-    assert bytes(cache.cached(A, 220, 30) or b"") == source.objects[A][220:250]
-    assert cache.cached(A, 280, 30) is None
-    assert cache.cached(A, 210, 0) is None
-    assert cache.cached(A, -10, 5) is None
+    assert bytes(cache.find_cached(A, 220, 30) or b"") == source.objects[A][220:250]
+    assert cache.find_cached(A, 280, 30) is None
+    assert cache.find_cached(A, 210, 0) is None
+    assert cache.find_cached(A, -10, 5) is None
     assert (cache.hits, cache.misses) == (1, 1)
     await cache.read(A, 2010, 10)
-    assert cache.cached(A, 2015, 10) is None
+    assert cache.find_cached(A, 2015, 10) is None
 
 
 async def test_read_across_blocks_is_joined_or_returned_in_parts() -> None:

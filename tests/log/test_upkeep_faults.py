@@ -409,7 +409,7 @@ def test_pauses_grow_unless_the_cause_is_only_unavailable() -> None:
         for pause in pauses:
             quarantine.add(key, "a row", error)
             clock.advance(pause - 1)
-            assert quarantine.held("row") == [key[1:]]
+            assert quarantine.list_held("row") == [key[1:]]
             clock.advance(1)
             assert not quarantine.holds(key)
 

@@ -21,7 +21,7 @@ from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.formats.kraft.image import BROKER, MetadataImage
 from rookery.logdir.directory import LogDirectory
-from rookery.logdir.importer.defaults import inherited, keeps_for
+from rookery.logdir.importer.defaults import keeps_for, read_inherited
 from rookery.model.partition import TopicPartition
 from rookery.testing.backends import ServerBackend
 from rookery.testing.broker import BrokerProcess
@@ -279,17 +279,17 @@ def test_topics_inherit_configs_from_their_broker() -> None:
     image.configs[BROKER, "3"] = {"message.max.bytes": "8"}
     properties = {"log.retention.hours": "2", "log.retention.bytes": "1", "log.cleanup.policy": "x"}
 
-    assert inherited(image, 3, properties) == {
+    assert read_inherited(image, 3, properties) == {
         "retention.ms": "7200000",
         "retention.bytes": "5",
         "max.message.bytes": "8",
         "cleanup.policy": "x",
     }
-    assert inherited(MetadataImage(), None, {"log.retention.minutes": "-1"}) == {
+    assert read_inherited(MetadataImage(), None, {"log.retention.minutes": "-1"}) == {
         "retention.ms": "-1"
     }
     with pytest.raises(ConfigError, match="is not a number"):
-        inherited(image, None, {"log.retention.hours": "many"})
+        read_inherited(image, None, {"log.retention.hours": "many"})
     assert keeps_for({"cleanup.policy": "compact"}) == -1
     assert keeps_for({"retention.ms": "5"}) == 5
     assert keeps_for({}) == 7 * 86_400_000

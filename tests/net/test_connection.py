@@ -18,7 +18,7 @@ from rookery.net.connection import Connection
 from rookery.net.outbox import Answer, Budget
 from rookery.net.settings import ConnectionSettings
 from rookery.testing.wait import wait_until_async
-from rookery.testing.wire import MemoryTransport, Peer, prefixed
+from rookery.testing.wire import MemoryTransport, Peer, add_length
 from rookery.wire.frame import Frame
 from tests.net.serving import Parking, answer, echo, listening, number_of, request
 
@@ -28,7 +28,7 @@ PATIENCE = 60
 async def test_immediate_answers_are_written_in_one_call() -> None:
     connection = Connection(echo, ConnectionSettings(), Budget())
     transport = MemoryTransport(connection)
-    transport.receive(b"".join(prefixed(request(number, b"x")) for number in range(50)))
+    transport.receive(b"".join(add_length(request(number, b"x")) for number in range(50)))
     assert len(transport.calls) == 1
     assert [number_of(frame) for frame in transport.frames()] == list(range(50))
     assert connection.requests == 50
@@ -39,7 +39,7 @@ async def test_immediate_answers_are_written_in_one_call() -> None:
 async def test_answers_completed_together_are_written_in_one_call() -> None:
     parking = Parking()
     transport = MemoryTransport(Connection(parking, ConnectionSettings(), Budget()))
-    transport.receive(b"".join(prefixed(request(number)) for number in range(10)))
+    transport.receive(b"".join(add_length(request(number)) for number in range(10)))
     parking.release(*reversed(range(10)))
     await wait_until_async(lambda: transport.calls)
     assert [number_of(frame) for frame in transport.frames()] == list(range(10))
@@ -109,7 +109,7 @@ async def test_requests_in_flight_are_bounded() -> None:
     parking = Parking()
     async with listening(parking, max_in_flight=3) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
-        peer.write(b"".join(prefixed(request(number)) for number in range(1000)))
+        peer.write(b"".join(add_length(request(number)) for number in range(1000)))
         await parking.has(3)
         (connection,) = listener.connections
         for number in range(997):
@@ -151,8 +151,8 @@ async def test_client_that_never_reads_takes_bounded_memory() -> None:
     async with listening(handler, max_unsent_bytes=500_000) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
         tracemalloc.start()
-        peer.write(b"".join(prefixed(request(number)) for number in range(1000)))
-        await peer.sent()
+        peer.write(b"".join(add_length(request(number)) for number in range(1000)))
+        await peer.drain()
         await wait_until_async(lambda: any(c.is_stuck for c in listener.connections))
         stuck_at = started
         held = tracemalloc.get_traced_memory()[1]
@@ -176,7 +176,7 @@ async def test_client_that_never_reads_is_disconnected() -> None:
 
     async with listening(handler, idle_timeout_ms=100) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
-        peer.write(b"".join(prefixed(request(number)) for number in range(1000)))
+        peer.write(b"".join(add_length(request(number)) for number in range(1000)))
         await wait_until_async(lambda: any(c.is_stuck for c in listener.connections))
         await lost(*listener.connections)
         assert len(await peer.read_to_end()) < 100_000_000
@@ -220,7 +220,7 @@ async def test_unfinished_frames_alone_cannot_block_the_budget() -> None:
     budget = Budget(200_000)
     async with listening(echo, budget=budget) as listener, asyncio.timeout(PATIENCE):
         peers = [await Peer.connect(listener.port) for _ in range(10)]
-        whole = prefixed(request(5, bytes(1_000_000)))
+        whole = add_length(request(5, bytes(1_000_000)))
         for peer in peers:
             peer.write(whole[:100_000])
         await wait_until_async(lambda: budget.used >= 200_000)
@@ -242,7 +242,7 @@ async def test_budget_is_released_when_clients_disconnect() -> None:
         peer = await Peer.connect(listener.port)
         for number in range(3):
             peer.write_frame(request(number, bytes(1000)))
-        peer.write(prefixed(request(3, bytes(50_000)))[:30_000])
+        peer.write(add_length(request(3, bytes(50_000)))[:30_000])
         await wait_until_async(lambda: budget.used > 33_000)
         (connection,) = listener.connections
         await peer.close()
@@ -288,7 +288,7 @@ async def test_invalid_bytes_close_only_their_connection(
 ) -> None:
     async with listening(echo) as listener, asyncio.timeout(PATIENCE):
         good, bad = [await Peer.connect(listener.port) for _ in range(2)]
-        bad.write(prefixed(request(1)) + data)
+        bad.write(add_length(request(1)) + data)
         assert number_of((await bad.read_to_end())[4:]) == 1
         assert says in caplog.text
         assert number_of(await good.exchange(request(2))) == 2
@@ -314,7 +314,7 @@ async def test_exception_in_a_handler_closes_only_its_connection(
 
     async with listening(handler) as listener, asyncio.timeout(PATIENCE):  # type: ignore[arg-type] # as above
         good, bad = [await Peer.connect(listener.port) for _ in range(2)]
-        bad.write(b"".join(prefixed(request(number)) for number in range(3)))
+        bad.write(b"".join(add_length(request(number)) for number in range(3)))
         # what came before is answered; what came after is not
         assert await bad.read_to_end() == b"".join(map(bytes, answer(request(0))))
         assert number_of(await good.exchange(request(2))) == 2
@@ -361,7 +361,7 @@ async def test_close_completes_requests_in_flight() -> None:
         (connection,) = listener.connections
         connection.close()
         peer.write_frame(request(1))
-        await peer.sent()
+        await peer.drain()
         parking.release(0)
         assert number_of((await peer.read_to_end())[4:]) == 0
         assert list(parking.parked) == [0]
@@ -429,7 +429,7 @@ async def test_slow_loris_clients_are_disconnected(greets: bool, limits: dict[st
             if greets:
                 await peer.exchange(request(number))
             cut = asyncio.ensure_future(peer.read_to_end())
-            for byte in prefixed(request(number, bytes(100_000))):
+            for byte in add_length(request(number, bytes(100_000))):
                 # uvloop's transport raises if it was cut just before; asyncio's does not
                 with suppress(RuntimeError):
                     peer.write(bytes([byte]))
@@ -456,7 +456,7 @@ async def ask_for_ever(peer: Peer) -> None:
 async def test_authentication_raises_the_limit_and_ends_the_handshake() -> None:
     def handler(connection: Connection, frame: Frame) -> Answer:
         if bytes(frame[8:]) == b"let me in":
-            connection.authenticated("User:me")
+            connection.set_principal("User:me")
         return answer(frame, str(connection.session.principal).encode())
 
     settings: dict[str, Any] = {
@@ -483,12 +483,12 @@ async def test_authentication_raises_the_limit_and_ends_the_handshake() -> None:
 async def test_limit_frames_takes_effect_with_the_next_frame() -> None:
     def handler(connection: Connection, frame: Frame) -> Answer:
         connection.limit_frames(100, minimum=0)
-        return [prefixed(frame)]
+        return [add_length(frame)]
 
     async with listening(handler) as listener, asyncio.timeout(PATIENCE):
         peer = await Peer.connect(listener.port)
-        peer.write(prefixed(request(1)) + prefixed(b"") + prefixed(bytes(101)))
-        assert await peer.read_to_end() == prefixed(request(1)) + prefixed(b"")
+        peer.write(add_length(request(1)) + add_length(b"") + add_length(bytes(101)))
+        assert await peer.read_to_end() == add_length(request(1)) + add_length(b"")
         await peer.close()
 
 
@@ -526,7 +526,7 @@ async def test_client_with_many_requests_does_not_starve_others() -> None:
 
     connection = Connection(handler, ConnectionSettings(), Budget())
     transport = MemoryTransport(connection)
-    transport.receive(b"".join(prefixed(request(number)) for number in range(1000)))
+    transport.receive(b"".join(add_length(request(number)) for number in range(1000)))
     asyncio.get_running_loop().call_soon(order.append, -1)
     await wait_until_async(lambda: len(order) == 1001)
     assert order.index(-1) < 200
@@ -568,7 +568,7 @@ async def served(handler: Any = echo, **settings: Any) -> tuple[Connection, Memo
     """A connection whose handshake is complete, over memory."""
     connection = Connection(handler, ConnectionSettings(**settings), Budget())
     transport = MemoryTransport(connection)
-    transport.receive(prefixed(request(1000)))
+    transport.receive(add_length(request(1000)))
     return connection, transport
 
 
@@ -583,7 +583,7 @@ async def test_paused_connection_starts_no_request_until_it_is_resumed() -> None
     connection.pause()
     assert not transport.is_reading()
     # the bytes in flight when reading stopped
-    transport.receive(prefixed(request(1)) + prefixed(request(2)))
+    transport.receive(add_length(request(1)) + add_length(request(2)))
     assert (numbers(transport), connection.requests) == ([], 1)
     connection.resume()
     # the other pause lasts
@@ -606,7 +606,7 @@ async def test_pause_by_a_handler_stops_further_requests() -> None:
         return answer(frame)
 
     connection, transport = await served(handler)
-    transport.receive(b"".join(prefixed(request(number)) for number in range(4)))
+    transport.receive(b"".join(add_length(request(number)) for number in range(4)))
     assert numbers(transport) == [0, 1]
     assert not transport.is_reading()
     connection.resume()
@@ -619,7 +619,7 @@ async def test_answers_are_sent_while_paused_and_muted() -> None:
     parking = Parking()
     connection, transport = await served(parking)
     parking.release(1000)
-    transport.receive(prefixed(request(1)))
+    transport.receive(add_length(request(1)))
     connection.pause()
     connection.mute(60_000)
     parking.release(1)
@@ -631,7 +631,7 @@ async def test_muted_connection_starts_no_request_until_the_mute_ends() -> None:
     connection, transport = await served()
     connection.mute(20)
     assert not transport.is_reading()
-    transport.receive(prefixed(request(1)))
+    transport.receive(add_length(request(1)))
     assert numbers(transport) == []
     await wait_until_async(transport.is_reading)
     assert numbers(transport) == [1]
@@ -659,7 +659,7 @@ async def test_a_connection_that_is_paused_and_muted_needs_both_to_end() -> None
     connection, transport = await served()
     connection.pause()
     connection.mute(10)
-    transport.receive(prefixed(request(1)))
+    transport.receive(add_length(request(1)))
     is_over = asyncio.Event()
     asyncio.get_running_loop().call_later(0.03, is_over.set)
     await is_over.wait()
@@ -719,7 +719,7 @@ async def test_callbacks_are_notified_when_the_client_stops_and_starts_reading()
         connection.when_stuck(changes.append)
         undo = connection.when_stuck(lambda _: pytest.fail("it was undone"))
         undo()
-        peer.write(b"".join(prefixed(request(number)) for number in range(1000)))
+        peer.write(b"".join(add_length(request(number)) for number in range(1000)))
         await wait_until_async(lambda: changes == [True] and connection.is_stuck)
         for number in range(1000):
             assert number_of(await peer.read_frame()) == number

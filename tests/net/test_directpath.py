@@ -12,7 +12,7 @@ from rookery.net.callqueue import CallQueue, RelayedCall
 from rookery.net.connection import Connection
 from rookery.net.outbox import Answer, Budget
 from rookery.net.settings import ConnectionSettings
-from rookery.testing.wire import MemoryTransport, prefixed
+from rookery.testing.wire import MemoryTransport, add_length
 from rookery.wire.frame import Frame
 from tests.net.serving import request
 
@@ -70,13 +70,13 @@ async def test_calls_elsewhere_fail_with_the_connection() -> None:
 
 
 def answer(_: Connection, frame: Frame) -> Answer:
-    return [prefixed(bytes(frame[4:8]))]
+    return [add_length(bytes(frame[4:8]))]
 
 
 def connection_with_another() -> tuple[Connection, MemoryTransport, Elsewhere]:
     connection = Connection(answer, ConnectionSettings(), Budget())
     transport = MemoryTransport(connection)
-    transport.receive(prefixed(request(1)))
+    transport.receive(add_length(request(1)))
     path = Elsewhere(connection.flow.queue.adopt)
     connection.flow.queue.direct = path
     return connection, transport, path

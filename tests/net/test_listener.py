@@ -19,7 +19,7 @@ from rookery.net.connection import Connection
 from rookery.net.listener import HostLimit, Listener, ListenerSettings
 from rookery.testing.certificates import Certificates
 from rookery.testing.wait import wait_until_async
-from rookery.testing.wire import Peer, prefixed
+from rookery.testing.wire import Peer, add_length
 from tests.net.serving import Parking, echo, listening, number_of, request
 
 PATIENCE = 60
@@ -385,7 +385,7 @@ async def test_tiny_records_are_decrypted_in_small_portions(certificates: Certif
 
         handle = loop.call_soon(note)
         for number in range(1, 2000):
-            for byte in prefixed(request(number)):
+            for byte in add_length(request(number)):
                 peer.write(bytes([byte]))
         answers = [await peer.read_frame() for _ in range(1, 2000)]
         handle.cancel()

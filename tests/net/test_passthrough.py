@@ -12,8 +12,8 @@ from rookery.net.outbox import Answer
 from rookery.net.settings import UpstreamSettings
 from rookery.net.upstream import Upstream, connect, relay
 from rookery.testing.wait import wait_until_async
-from rookery.testing.wire import Peer, prefixed
-from rookery.wire.frame import Frame, renumbered
+from rookery.testing.wire import Peer, add_length
+from rookery.wire.frame import Frame, renumber
 from tests.net.serving import Parking, answer, echo, listening, number_of, request
 
 PATIENCE = 60
@@ -31,7 +31,7 @@ class PassThrough:
             self._is_joined = True
             relay(connection, self._upstream)
         number = int.from_bytes(frame[4:8], "big")
-        return self._upstream.submit([frame], lambda response: renumbered(response, number))
+        return self._upstream.submit([frame], lambda response: renumber(response, number))
 
 
 @asynccontextmanager
@@ -53,7 +53,7 @@ async def test_requests_and_answers_keep_their_correlation_ids() -> None:
     async with listening(echo) as broker, proxied(broker) as (listener, _):
         peer = await Peer.connect(listener.port)
         numbers = [3, 1, 4, 1, 5, 9, 2, 6]
-        peer.write(b"".join(prefixed(request(number, b"%d" % number)) for number in numbers))
+        peer.write(b"".join(add_length(request(number, b"%d" % number)) for number in numbers))
         for number in numbers:
             frame = await peer.read_frame()
             assert (number_of(frame), frame[4:]) == (number, b"%d" % number)
@@ -96,8 +96,8 @@ async def test_slow_client_throttles_the_broker() -> None:
         proxied(broker) as (listener, _),
     ):
         peer = await Peer.connect(listener.port)
-        peer.write(b"".join(prefixed(request(number)) for number in range(900)))
-        await peer.sent()
+        peer.write(b"".join(add_length(request(number)) for number in range(900)))
+        await peer.drain()
         await wait_until_async(lambda: any(c.is_stuck for c in broker.connections))
         assert made < 600
         for number in range(900):

@@ -14,7 +14,7 @@ from rookery.net.outbox import Answer, Budget
 from rookery.net.settings import ConnectionSettings, UpstreamSettings
 from rookery.net.upstream import Upstream, relay
 from rookery.testing.wait import wait_until_async
-from rookery.testing.wire import MemoryTransport, prefixed
+from rookery.testing.wire import MemoryTransport, add_length
 from rookery.wire.frame import Frame
 from tests.net.serving import number_of, request
 
@@ -47,7 +47,7 @@ class Relay:
 
     def ask(self, *numbers: int) -> None:
         """Have the client send requests, all at once."""
-        self.client.receive(b"".join(prefixed(request(n, b"body %d" % n)) for n in numbers))
+        self.client.receive(b"".join(add_length(request(n, b"body %d" % n)) for n in numbers))
 
     def asked(self) -> list[int]:
         """Return the correlation ids that the broker has seen."""
@@ -55,7 +55,7 @@ class Relay:
 
     def answer(self, *numbers: int) -> None:
         """Have the broker answer requests, all at once."""
-        self.broker.receive(b"".join(prefixed(n.to_bytes(4, "big") + b"done") for n in numbers))
+        self.broker.receive(b"".join(add_length(n.to_bytes(4, "big") + b"done") for n in numbers))
 
     def answered(self) -> list[int]:
         """Return the correlation ids of the client's answers."""
@@ -99,7 +99,7 @@ async def test_answer_waits_for_the_ones_before_it() -> None:
     connection = Connection(start, ConnectionSettings(), Budget())
     client = MemoryTransport(connection)
     relay(connection, relayed.upstream)
-    client.receive(prefixed(request(1)) + prefixed(request(2)))
+    client.receive(add_length(request(1)) + add_length(request(2)))
 
     relayed.answer(0)
     assert client.frames() == []
@@ -136,7 +136,7 @@ async def test_client_id_can_be_replaced() -> None:
     relayed = Relay(SECRET)
     named = request(1, b"\0\2me" + b"rest")
 
-    relayed.client.receive(prefixed(named))
+    relayed.client.receive(add_length(named))
 
     assert relayed.broker.frames() == [request(0, b"\0\5other" + b"rest")]
 

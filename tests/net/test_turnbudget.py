@@ -10,7 +10,7 @@ from rookery.net.connection import Connection
 from rookery.net.outbox import Answer, Budget, TurnBudget
 from rookery.net.settings import ConnectionSettings
 from rookery.testing.wait import wait_until_async
-from rookery.testing.wire import MemoryTransport, prefixed
+from rookery.testing.wire import MemoryTransport, add_length
 from rookery.wire.frame import Frame
 from tests.net.serving import answer, request
 
@@ -43,7 +43,7 @@ def busy(budget: Budget, turns: Turns, count: int, requests: list[bytes]) -> lis
     """Return connections whose clients have sent many requests at once."""
     transports = [idle(budget, turns) for _ in range(count)]
     for transport in transports:
-        transport.receive(b"".join(map(prefixed, requests)))
+        transport.receive(b"".join(map(add_length, requests)))
     return transports
 
 
@@ -54,7 +54,7 @@ def idle(budget: Budget, turns: Turns) -> MemoryTransport:
 async def send(transport: MemoryTransport, requests: list[bytes]) -> None:
     """Send requests, as far as the connection reads."""
     for frame in requests:
-        data = prefixed(frame)
+        data = add_length(frame)
         for start in range(0, len(data), PIECE):
             await wait_until_async(transport.is_reading)
             transport.receive(data[start : start + PIECE])
@@ -102,7 +102,7 @@ async def test_request_of_many_turns_waits_for_a_bounded_number_of_others() -> N
     transports = busy(budget, turns, 20, [request(number) for number in range(1000)])
     good = MemoryTransport(Connection(handler, ConnectionSettings(), budget))
     before = turns.total()
-    good.receive(prefixed(request(1)))
+    good.receive(add_length(request(1)))
     await wait_until_async(lambda: totals)
     turns.handle.cancel()
 
@@ -135,7 +135,7 @@ async def test_request_larger_than_a_turn_is_started() -> None:
 
 async def test_client_that_disconnects_while_it_waits_is_forgotten() -> None:
     turns, budget = Turns(), Budget()
-    requests = b"".join(prefixed(request(number)) for number in range(100))
+    requests = b"".join(add_length(request(number)) for number in range(100))
     transports = [idle(budget, turns) for _ in range(3)]
     lost = Connection(turns, ConnectionSettings(), budget)
     transports.append(MemoryTransport(lost))
@@ -155,7 +155,7 @@ async def test_waiting_connection_that_is_muted_does_not_stop_the_others() -> No
     turns, budget = Turns(), Budget()
     paused = Connection(turns, ConnectionSettings(), budget)
     transports = [*busy(budget, turns, 2, [*map(request, range(100))]), MemoryTransport(paused)]
-    transports[-1].receive(b"".join(prefixed(request(number)) for number in range(100)))
+    transports[-1].receive(b"".join(add_length(request(number)) for number in range(100)))
     paused.pause()
     await wait_until_async(lambda: turns.total() == 200)
     assert paused not in turns.of

@@ -19,9 +19,9 @@ from rookery.net.upstream import Upstream, connect
 from rookery.testing.certificates import Certificates
 from rookery.testing.ports import free_port
 from rookery.testing.wait import wait_until_async
-from rookery.testing.wire import MemoryTransport, prefixed
+from rookery.testing.wire import MemoryTransport, add_length
 from rookery.wire.codec import peek, read_request, request_frame, response_frame
-from rookery.wire.frame import Frame, renumbered
+from rookery.wire.frame import Frame, renumber
 from rookery.wire.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from tests.net.serving import Parking, answer, echo, listening, number_of, request
 
@@ -120,7 +120,7 @@ async def test_forward_keeps_the_body_and_maps_correlation_ids() -> None:
         frame = await upstream.forward([request(4711), body[:9], body[9:]], MINUTE_MS)
         assert frame[4:] == body
         assert number_of(frame) == 1
-        assert b"".join(renumbered(frame, 4711)) == prefixed(struct.pack(">i", 4711) + body)
+        assert b"".join(renumber(frame, 4711)) == add_length(struct.pack(">i", 4711) + body)
 
 
 async def test_forward_refuses_a_request_without_header() -> None:
@@ -222,7 +222,7 @@ async def test_disconnect_fails_all_requests_and_names_the_broker() -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (prefixed(struct.pack(">i", 7)), "correlation id 7, but 0"),
+        (add_length(struct.pack(">i", 7)), "correlation id 7, but 0"),
         (struct.pack(">i", 2**31 - 1), "at most"),
         (struct.pack(">i", 3), "shortest"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "speaks HTTP"),
@@ -242,7 +242,7 @@ async def test_invalid_bytes_from_the_broker_close_the_connection(data: bytes, s
 async def test_unrequested_answer_closes_the_connection() -> None:
     upstream = Upstream("memory", 0, UpstreamSettings())
     transport = MemoryTransport(upstream)
-    transport.receive(prefixed(struct.pack(">i", 1)))
+    transport.receive(add_length(struct.pack(">i", 1)))
     assert transport.is_aborted
     await upstream.wait_closed()
     with pytest.raises(Unavailable, match="without a request"):
@@ -472,7 +472,7 @@ def in_memory(**settings: int) -> tuple[Upstream, MemoryTransport]:
 
 
 def response(number: int, body: bytes = b"") -> bytes:
-    return prefixed(struct.pack(">i", number) + body)
+    return add_length(struct.pack(">i", number) + body)
 
 
 async def test_queued_requests_are_bounded_in_bytes() -> None:

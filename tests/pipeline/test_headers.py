@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from rookery.client.admin import NewTopic
 from rookery.client.client import Client
-from rookery.pipeline.batch.headers import emptied, filled
+from rookery.pipeline.batch.headers import empty_headers, fill_headers
 from rookery.pipeline.declaration.columns import RAW
 from rookery.pipeline.declaration.load import load
 from rookery.pipeline.run import BatchPace, run_pipeline
@@ -39,7 +39,7 @@ def test_empty_header_lists_are_removed(span: tuple[int, int]) -> None:
     columns: dict[str, Any] = {"number": pa.array(range(5)), "headers": pa.array(LISTS, kind)}
     batch = pa.record_batch(columns).slice(span[0], span[1] - span[0])
 
-    result = emptied(batch)
+    result = empty_headers(batch)
 
     assert result.schema == batch.schema
     assert result.column("headers").to_pylist() == [
@@ -53,7 +53,7 @@ def test_headers_sent_to_python_are_never_null(spark: SparkSession) -> None:
     some = "array(named_struct('key', 'a', 'value', cast('1' as binary)))"
     rows = spark.range(4).selectExpr(f"if(id = 2, {some}, cast(null as {kind})) AS headers")
 
-    headers = [row.headers for row in filled(rows).collect()]
+    headers = [row.headers for row in fill_headers(rows).collect()]
 
     assert [len(entries) for entries in headers] == [0, 0, 1, 0]
 

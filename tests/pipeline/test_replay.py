@@ -206,14 +206,14 @@ def _killed_before_its_topic(spark: SparkSession, pipeline: Pipeline) -> None:
     assert engine.reread is not None
     until = PipelinePosition(DeadLetterMarks(0, -1, 0).ends(), {})
     with pytest.raises(_KilledError):
-        engine.run(engine.reread(engine.reached(), until), until)
+        engine.run(engine.reread(engine.read_position(), until), until)
 
 
 def _give_up(pipeline: Pipeline) -> None:
     """Do as the caretaker does after a week."""
     last = Manifests(f"{pipeline.state}/replays").last()
     assert last is not None
-    log = blockinglog.shared(pipeline.source.place())
+    log = blockinglog.open_shared(pipeline.source.place())
     staged = [int(file.path) for file in last.sinks["silver topic good"].files]
     assert log.run(abort(log.log, staged)) == staged
 

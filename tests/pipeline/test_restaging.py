@@ -40,7 +40,7 @@ def _give_up(pipeline: Pipeline, _: Path) -> None:
     """Do as the caretaker does after a week."""
     last = Manifests(pipeline.state).last()
     assert last is not None
-    log = blockinglog.shared(pipeline.source.place())
+    log = blockinglog.open_shared(pipeline.source.place())
     staged = [int(file.path) for file in last.sinks[_GOOD].files]
     assert log.run(abort(log.log, staged)) == staged
 

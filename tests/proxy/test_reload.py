@@ -299,7 +299,7 @@ def test_draining_cluster_opens_no_ports(upstream: str) -> None:
 
         assert not old.is_open
         assert proxy.do(old.listeners.open({7}, is_retry=True)) == []
-        assert old.listeners.listening() == []
+        assert old.listeners.list_sockets() == []
 
 
 class Unready(Filter):

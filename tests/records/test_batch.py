@@ -303,7 +303,7 @@ def test_restamp_never_hides_damage(monkeypatch: pytest.MonkeyPatch, threshold: 
 
 
 def test_append_time_applies_to_the_whole_batch() -> None:
-    head, rest = batches.restamp(PLAIN, HEADER.appended_at(1_800_000_000_000))
+    head, rest = batches.restamp(PLAIN, HEADER.with_append_time(1_800_000_000_000))
     (header,) = batches.verify(head + rest)
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert header.max_timestamp == 1_800_000_000_000

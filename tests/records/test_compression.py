@@ -117,7 +117,7 @@ def test_snappy_is_written_in_the_framing_of_java() -> None:
     packed = SNAPPY.compress(TEXT)
     blocks = xerial.blocks(memoryview(packed))
     assert packed.startswith(b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01")
-    assert [xerial.stated_size(block) for block in blocks[:-1]] == [32768] * (len(blocks) - 1)
+    assert [xerial.read_size(block) for block in blocks[:-1]] == [32768] * (len(blocks) - 1)
 
 
 @each_codec

@@ -165,7 +165,7 @@ def test_append_time_is_stamped_like_kafka(wire: Wire) -> None:
     _, offset = wire.produce(APPEND_TIME, sent)
     data = wire.fetch(APPEND_TIME, offset)
     header = batches.check_fetched(data)[0]
-    wanted = batches.parse(sent).appended_at(header.max_timestamp)
+    wanted = batches.parse(sent).with_append_time(header.max_timestamp)
 
     head, rest = batches.restamp(
         sent, wanted._replace(base_offset=offset, partition_leader_epoch=0)

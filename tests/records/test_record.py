@@ -74,7 +74,7 @@ def test_a_header_key_that_is_not_utf8_survives() -> None:
 
 def test_append_time_is_the_time_of_every_record() -> None:
     data = build(RECORDS)
-    head, rest = batches.restamp(data, batches.parse(data).appended_at(5000))
+    head, rest = batches.restamp(data, batches.parse(data).with_append_time(5000))
     assert {record.timestamp for record in reread(head + rest)} == {5000}
 
 

@@ -79,7 +79,7 @@ def test_only_the_records_change(
 
 def test_times_of_the_broker_stay() -> None:
     batch = recordcodec.build([Record(None, b"ab", (), 5), Record(None, b"cd", (), 9)])
-    stamped = b"".join(batches.restamp(batch, batches.parse(batch).appended_at(1_000)))
+    stamped = b"".join(batches.restamp(batch, batches.parse(batch).with_append_time(1_000)))
     header = batches.parse(stamped)
 
     changed = edit(stamped, header, reverse)

@@ -170,7 +170,7 @@ STAR = replace(RULE, name="*")
 )
 def test_a_filter_chooses_rules(choice: AclFilter, expected: list[AclBinding]) -> None:
     assert [
-        rule for rule in (RULE, PREFIX, STAR) if choice.stored().matches(rule.stored())
+        rule for rule in (RULE, PREFIX, STAR) if choice.to_stored().matches(rule.to_stored())
     ] == expected
 
 

@@ -249,7 +249,7 @@ def test_changes_lead_to_the_same_rules_as_building_them(
     expected = set(first)
     for batch in added:
         removed = [*gone[: len(batch)], *first[: len(batch)]]
-        changed = changed.changed(add=batch, remove=removed)
+        changed = changed.change(add=batch, remove=removed)
         expected = (expected - set(removed)) | set(batch)
 
     rebuilt = AclRules(expected, super_users=[SUPER_USER])
@@ -267,7 +267,7 @@ def test_changes_lead_to_the_same_rules_as_building_them(
 def test_removing_a_rule_keeps_the_others_of_its_resource() -> None:
     allow, deny = rule("ALLOW User:* READ literal a"), rule("DENY User:alice READ literal a")
     third = rule("ALLOW User:alice WRITE literal a")
-    index = AclRules([allow, deny, third]).changed(remove=[third])
+    index = AclRules([allow, deny, third]).change(remove=[third])
 
     assert set(index) == {deny, allow}
     assert third not in index

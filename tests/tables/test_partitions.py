@@ -205,7 +205,7 @@ def test_file_that_gets_delete_marks_during_compaction_is_kept(
     birds = Birds(tmp_path)
     birds.add(range(5))
     birds.add(range(5, 10))
-    compacted = filerewrite.compacted
+    compacted = filerewrite.compact_files
 
     def raced(*args: Any) -> Any:
         swap = compacted(*args)
@@ -213,7 +213,7 @@ def test_file_that_gets_delete_marks_during_compaction_is_kept(
         mark_deleted(birds.handle(), task.file.file_path, task.file.partition, [0, 1, 2, 3, 4])
         return swap
 
-    monkeypatch.setattr(filerewrite, "compacted", raced)
+    monkeypatch.setattr(filerewrite, "compact_files", raced)
 
     assert birds.table.upkeep(UpkeepPolicy(min_files=2), LATER).files_compacted == 0
     assert len(birds.ids()) == 5

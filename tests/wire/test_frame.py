@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import ProtocolError
 from rookery.wire import frame
-from rookery.wire.frame import CHUNK_BYTES, Chunks, Frame, FrameSplitter, renumbered
+from rookery.wire.frame import CHUNK_BYTES, Chunks, Frame, FrameSplitter, renumber
 
 LIMIT = 1_000_000
 
@@ -38,7 +38,7 @@ def pour(splitter: FrameSplitter, data: bytes, sizes: list[int]) -> list[Frame]:
         assert len(room) > 0
         count = min(len(room), sizes[turn % len(sizes)], len(data) - at)
         room[:count] = data[at : at + count]
-        splitter.received(count)
+        splitter.note_received(count)
         at, turn = at + count, turn + 1
         while (frame := splitter.take()) is not None:
             frames.append(frame)
@@ -157,7 +157,7 @@ def test_limit_can_change_between_frames_of_one_chunk() -> None:
     room = splitter.buffer()
     data = prefixed(b"x" * 16) + prefixed(b"y" * 17)
     room[: len(data)] = data
-    splitter.received(len(data))
+    splitter.note_received(len(data))
     assert bytes(splitter.take() or b"") == b"x" * 16
     with pytest.raises(ProtocolError, match="at most 16"):
         splitter.take()
@@ -196,7 +196,7 @@ def test_pending_counts_unconsumed_bytes() -> None:
 
 def test_renumbered_changes_only_the_id() -> None:
     (frame,) = FrameSplitter(LIMIT, minimum=4).feed(prefixed(struct.pack(">i", 7) + b"body"))
-    assert b"".join(renumbered(frame, 99)) == prefixed(struct.pack(">i", 99) + b"body")
+    assert b"".join(renumber(frame, 99)) == prefixed(struct.pack(">i", 99) + b"body")
 
 
 def test_memory_of_large_frames_is_reused_only_when_unreferenced() -> None:

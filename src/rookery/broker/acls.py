@@ -110,9 +110,9 @@ def visibility_of(guard: Guard | None) -> TopicVisibility | None:
 
 def write_rule(rule: AclBinding) -> AclRow:
     """Convert a rule for the cluster log."""
-    return AclRow(**rule.stored()._asdict())
+    return AclRow(**rule.to_stored()._asdict())
 
 
 def write_filter(choice: AclFilter) -> AclFilterRow:
     """Convert a filter for the cluster log."""
-    return AclFilterRow(**choice.stored()._asdict())
+    return AclFilterRow(**choice.to_stored()._asdict())

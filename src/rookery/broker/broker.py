@@ -86,7 +86,7 @@ class Broker:
         )
         self.replica = self.backing.replica
         self.replica.when_failed = self._fail
-        self.replica.when_jumped = self._jumped
+        self.replica.when_jumped = self._on_jumped
         self.periodic_tasks = PeriodicTasks()
         self.member = self._new_member()
         self.membership = Membership(
@@ -115,8 +115,8 @@ class Broker:
             lambda: self.identity.registration(),  # noqa: PLW0108 (it exists only after a start)
             self.settings.member(),
         )
-        member.when_lost = self._lost
-        member.when_joined = self._joined
+        member.when_lost = self._on_lost
+        member.when_joined = self._on_joined
         member.when_failed = self._fail
         return member
 
@@ -143,7 +143,7 @@ class Broker:
             groups=self.groups,
             quotas=self.quotas,
             delegation_tokens=DelegationTokens(self.settings, replica, clock),
-            hidden=_hidden_apis(self.settings, self.backing),
+            hidden=_find_hidden_apis(self.settings, self.backing),
             rules=self._rules,
             guard=open_guard(self.settings, replica),
             agreement=self._agreement,
@@ -223,7 +223,7 @@ class Broker:
         """The current journal; None if this broker does not write to one."""
         return self.flush_target.journal
 
-    def _joined(self, numbers: Numbers) -> None:
+    def _on_joined(self, numbers: Numbers) -> None:
         """Write as a new incarnation from now on.
 
         Raises:
@@ -238,7 +238,7 @@ class Broker:
         self.identity.hold(self.services.node_id)
         log.info("broker %d serves on port %d", self.services.node_id, self.listener.port)
 
-    async def _lost(self) -> None:
+    async def _on_lost(self) -> None:
         """Release the resources of an incarnation that has ended.
 
         Raises:
@@ -289,7 +289,7 @@ class Broker:
     def _refresh_quotas(self, _applied: EntryOutcome, _entry: Entry) -> None:
         self.quotas.refresh(self.replica.state.security)
 
-    def _jumped(self) -> None:
+    def _on_jumped(self) -> None:
         """Reset everything that depends on events that the replica skipped; clients reconnect."""
         self.member.look()
         self.groups.drop_all()
@@ -309,7 +309,7 @@ def _group_settings(settings: BrokerSettings, replica: Replica) -> GroupSettings
     return GroupSettings(settings.classic_groups, settings.consumer_groups, configs_of)
 
 
-def _hidden_apis(settings: BrokerSettings, backing: Backing) -> frozenset[int]:
+def _find_hidden_apis(settings: BrokerSettings, backing: Backing) -> frozenset[int]:
     """Return the keys of the APIs that this broker does not serve."""
     hidden = backing.traits.hidden_apis
     return hidden | hidden_when_read_only() if settings.read_only else hidden

@@ -50,7 +50,7 @@ class PartitionWatch:
     def __init__(self, replica: Replica) -> None:
         self._by_key: dict[Key, dict[PartitionSubscriber, None]] = {}
         self.fetches: dict[FetchWait, None] = {}
-        replica.listen(self._applied)
+        replica.listen(self._on_applied)
 
     def __len__(self) -> int:
         """Return the number of partitions that fetches currently wait for."""
@@ -78,7 +78,7 @@ class PartitionWatch:
                 if not subscribers:
                     del self._by_key[key]
 
-    def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
+    def _on_applied(self, applied: EntryOutcome, _entry: Entry) -> None:
         self.report(applied.grown)
 
     def report(self, keys: Iterable[Key]) -> None:

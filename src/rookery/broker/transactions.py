@@ -32,7 +32,7 @@ async def decide(call: Call, event: Message) -> Any:
         ApiError: the event was refused when it was applied; or (NOT_COORDINATOR,
             COORDINATOR_NOT_AVAILABLE) this broker is fenced, or the log is unreachable.
     """
-    return checked(await _outcome(call.services.replica.propose([event])))
+    return unwrap(await _outcome(call.services.replica.propose([event])))
 
 
 async def _outcome(future: Awaitable[list[Outcome]]) -> Outcome:
@@ -46,7 +46,7 @@ async def _outcome(future: Awaitable[list[Outcome]]) -> Outcome:
     return outcome
 
 
-def checked(outcome: Outcome) -> Any:
+def unwrap(outcome: Outcome) -> Any:
     """Return an outcome's value, or raise its error."""
     if outcome.error is not ErrorCode.NONE:
         raise ApiError(outcome.error)
@@ -69,7 +69,7 @@ def check_id(transactional_id: str | None) -> str:
     return transactional_id
 
 
-def owned(call: Call, transactional_id: str, writer: TransactionOwner) -> Transaction:
+def find_owned(call: Call, transactional_id: str, writer: TransactionOwner) -> Transaction:
     """Return the transactional id's state if this producer owns it, as applied here.
 
     Raises:

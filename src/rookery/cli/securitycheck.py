@@ -74,7 +74,7 @@ def look_at_broker(settings: BrokerSettings) -> Iterator[SecurityFinding]:
         ConfigError: a setting cannot be used.
     """
     if settings.secure:
-        settings = _secured(settings)
+        settings = _apply_secure(settings)
     listeners = _listeners(settings)
     for name, config in listeners:
         yield _look_at_listener(name, config)
@@ -88,7 +88,7 @@ def look_at_broker(settings: BrokerSettings) -> Iterator[SecurityFinding]:
         yield _look_at_cluster_log(settings.cluster)
 
 
-def _secured(settings: BrokerSettings) -> BrokerSettings:
+def _apply_secure(settings: BrokerSettings) -> BrokerSettings:
     """Return what the setting `secure` makes of the others, without creating its files."""
     address = ListenerConfig(listen=settings.listen).address
     authorizer = "acls" if settings.authorizer == "none" else settings.authorizer

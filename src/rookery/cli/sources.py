@@ -17,7 +17,7 @@ from rookery.store.wrappers import NamespacedStore
 
 
 @asynccontextmanager
-async def opened(settings: BrokerSettings, *, with_log: bool) -> AsyncIterator[Sources]:
+async def open_sources(settings: BrokerSettings, *, with_log: bool) -> AsyncIterator[Sources]:
     """Open the cluster log, the store and the journals that settings name.
 
     Args:

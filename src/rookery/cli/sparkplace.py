@@ -37,10 +37,10 @@ def find_archive(
         return None
     if options.installed or is_local(options.master or "local"):
         return None
-    return Path(options.archive) if options.archive else _packed(modules)
+    return Path(options.archive) if options.archive else _pack(modules)
 
 
-def _packed(modules: Iterable[str]) -> Path:
+def _pack(modules: Iterable[str]) -> Path:
     contents = ArchiveContents.of(also=sorted({carrier_of(module) for module in modules}))
     cache = ArchiveCache(cache_folder(os.environ), _tell)  # noqa: TID251 (XDG_CACHE_HOME)
 

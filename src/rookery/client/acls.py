@@ -141,7 +141,7 @@ def _creation(rule: AclBinding) -> AclCreation:
 
 
 def _write_filter(message: type[F], choice: AclFilter) -> F:
-    wanted = choice.stored()
+    wanted = choice.to_stored()
     return message(
         resource_type_filter=wanted.resource_type,
         resource_name_filter=wanted.resource_name,

@@ -267,7 +267,7 @@ class Fetcher:
     ) -> FetchResult | _Problem:
         code = data.error_code
         if code is ErrorCode.NONE:
-            return _fetched(place, position, data)
+            return _make_result(place, position, data)
         hint = data.current_leader
         is_news = hint is not None and self._router.metadata.learn_leader(
             place, hint.leader_id, hint.leader_epoch
@@ -360,7 +360,7 @@ def _view(records: Records | None) -> memoryview:
     return memoryview(records or b"")
 
 
-def _fetched(place: TopicPartition, position: int, data: PartitionData) -> FetchResult:
+def _make_result(place: TopicPartition, position: int, data: PartitionData) -> FetchResult:
     return FetchResult(
         place=place,
         position=position,

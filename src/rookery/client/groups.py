@@ -135,7 +135,7 @@ class GroupAdmin:
                 require_stable=stable,
             )
             answer = await link.call(OFFSET_FETCH, version, request, request_ms)
-            return _committed(answer, version, group, link)
+            return _read_committed(answer, version, group, link)
 
         return await self._ask(f"fetch offsets of group {group!r}", group, ask, timeout_ms)
 
@@ -283,7 +283,7 @@ def _commit_row(
     )
 
 
-def _committed(
+def _read_committed(
     answer: OffsetFetchResponse, version: int, group: str, link: Link
 ) -> dict[TopicPartition, CommittedOffset]:
     topics: list[OffsetFetchResponseTopic] = answer.topics

@@ -61,14 +61,14 @@ def from_classic(row: describe_groups.DescribedGroup) -> GroupDescription:
             member.group_instance_id,
             member.client_id,
             member.client_host,
-            _assigned(member.member_assignment) if row.protocol_type == "consumer" else (),
+            _read_assigned(member.member_assignment) if row.protocol_type == "consumer" else (),
         )
         for member in row.members
     )
     return GroupDescription(row.group_id, "classic", row.group_state, row.protocol_data, members)
 
 
-def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+def _read_assigned(data: bytes) -> tuple[TopicPartition, ...]:
     if not data:
         return ()  # the group is still rebalancing
     try:

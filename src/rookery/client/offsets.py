@@ -65,7 +65,7 @@ class OffsetQueries:
             request = _request(group, specs, committed=committed, timeout_ms=request_ms)
             response = await link.call(LIST_OFFSETS, version, request, request_ms)
             return {
-                TopicPartition(topic.name, row.partition_index): _listed(link, topic.name, row)
+                TopicPartition(topic.name, row.partition_index): _read_offset(link, topic.name, row)
                 for topic in response.topics
                 for row in topic.partitions
             }
@@ -112,7 +112,9 @@ def _request(
     )
 
 
-def _listed(link: Link, topic: str, row: ListOffsetsPartitionResponse) -> ListedOffset | ApiError:
+def _read_offset(
+    link: Link, topic: str, row: ListOffsetsPartitionResponse
+) -> ListedOffset | ApiError:
     if row.error_code is ErrorCode.NONE:
         return ListedOffset(row.offset, row.timestamp, row.leader_epoch)
     return ApiError(

@@ -68,7 +68,7 @@ class SecurityAgreement:
         self._changed_at = 0
         self._moved: asyncio.Future[None] | None = None
         self._note_live()
-        replica.listen(self._applied)
+        replica.listen(self._on_applied)
 
     async def wait(self, timeout_ms: int) -> bool:
         """Wait until no other broker decides by a state without the last change applied here.
@@ -115,7 +115,7 @@ class SecurityAgreement:
         nearest_ms = min((each for each in left_ms if each > 0), default=self._lease_ms)
         await asyncio.wait([self._moved], timeout=nearest_ms / 1000)
 
-    def _applied(self, applied: EntryOutcome, entry: Entry) -> None:
+    def _on_applied(self, applied: EntryOutcome, entry: Entry) -> None:
         if self._state is not self._replica.state or not entry.incarnation:
             # A snapshot has replaced the state, or a broker has registered.
             self._note_live()

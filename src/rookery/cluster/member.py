@@ -187,8 +187,8 @@ class ClusterMember:
 
     async def _register(self) -> Numbers:
         # Not earlier: a process that never writes follows the log without this listener.
-        self._replica.unlisten(self._applied)
-        self._replica.listen(self._applied)
+        self._replica.unlisten(self._on_applied)
+        self._replica.listen(self._on_applied)
         tries = self._settings.max_registrations
         while True:
             tries -= 1
@@ -209,7 +209,7 @@ class ClusterMember:
         except Exception as error:  # noqa: BLE001 (a task's root: the owner must be notified)
             self.when_failed(error)
 
-    def _applied(self, applied: EntryOutcome, entry: Entry) -> None:
+    def _on_applied(self, applied: EntryOutcome, entry: Entry) -> None:
         # Entries of processes that join have no incarnation, as this process while it joins again.
         is_own = entry.incarnation == self._replica.incarnation != 0
         if is_own and not applied.is_void:

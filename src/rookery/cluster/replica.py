@@ -42,8 +42,8 @@ class Replica:
                 argument is the lowest entry that the snapshot must cover.
         """
         self._follower = LogFollower(cluster_log, load_snapshot)
-        self._follower.when_jumped = self._jumped
-        self._follower.when_failed = self._failed
+        self._follower.when_jumped = self._on_jumped
+        self._follower.when_failed = self._on_failed
         self._appender = EntryAppender(self._follower, clock)
         self.when_jumped: Callable[[], None] = lambda: None
         """Called when a snapshot replaced the state: outcomes of entries in flight are unknown."""
@@ -184,13 +184,13 @@ class Replica:
 
     # The outcome of proposals when following is interrupted.
 
-    def _jumped(self) -> None:
+    def _on_jumped(self) -> None:
         # The entry in flight keeps its sequence: see `EntryAppender._is_settled`.
         error = Unavailable("this broker had fallen behind the cluster's log")
         self._appender.fail_all(error)
         self.when_jumped()
 
-    def _failed(self, error: Exception) -> None:
+    def _on_failed(self, error: Exception) -> None:
         self._appender.fail_all(error)
         self.when_failed(error)
 

@@ -26,7 +26,7 @@ def resource_name(resource_type: int, key: str) -> str:
     return key.removeprefix(_PREFIXES.get(resource_type, ""))
 
 
-def configured(configs: Mapping[str, Mapping[str, str]], resource_type: int) -> list[str]:
+def list_configured(configs: Mapping[str, Mapping[str, str]], resource_type: int) -> list[str]:
     """Return the groups, or the client metrics, that have settings."""
     prefix = _PREFIXES[resource_type]
     return sorted(

@@ -64,14 +64,14 @@ class LoadedSettings(Generic[T]):
         """
         path = tuple(error.name.replace("-", "_").split("."))
         words = _WORD.findall(error.reason.partition(":")[0])
-        named = [*self._given(path[:-1], {path[-1]})] or [*self._given(path, set(words))]
+        named = [*self._find_given(path[:-1], {path[-1]})] or [*self._find_given(path, set(words))]
         if not named or not error.name:
             return error
         places = ", ".join(dict.fromkeys(self.sources[setting] for setting in named))
         key = error.name.replace("_", "-")
         return ConfigError(f"{error.reason} ({places})", name=f"{self.section}.{key}")
 
-    def _given(self, table: tuple[str, ...], names: set[str]) -> Iterator[Setting]:
+    def _find_given(self, table: tuple[str, ...], names: set[str]) -> Iterator[Setting]:
         """Yield the settings of a table, or of one within it, that the user has given."""
         for setting, source in self.sources.items():
             is_below = setting.path[: len(table)] == table
@@ -109,7 +109,7 @@ def load(  # noqa: PLR0913, PLR0917 (one for each source)
     for file in tomls:
         if sections:
             file.check_sections(sections, problems)
-        given.update(_by_setting(file.given(settings, section, problems)))
+        given.update(_by_setting(file.read_given(settings, section, problems)))
     # Another list of settings has other objects for them, if files name tables.
     own = {setting.path: setting for setting in settings}
     given.update((own[value.setting.path], value) for value in more)
@@ -201,7 +201,7 @@ def _value(given: GivenValue) -> object:
 
 def _refusal(section: str, given: GivenValue) -> str:
     setting = given.setting
-    shown = setting.shown(given.value)
+    shown = setting.format_value(given.value)
     return f"{section}.{setting.key}: must be {setting.kind.allowed}, not {shown} ({given.source})"
 
 

@@ -61,7 +61,7 @@ class Setting:
         """Return its environment variable."""
         return re.sub("[-.]", "_", "_".join(("ROOKERY", section, *self.path)).upper())
 
-    def shown(self, value: object) -> str:
+    def format_value(self, value: object) -> str:
         """Return a value as error messages may show it."""
         return "a secret value" if self.is_secret else repr(value)
 

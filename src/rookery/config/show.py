@@ -40,34 +40,34 @@ def print_config(loaded: LoadedSettings[T]) -> str:
 def config_as_json(loaded: LoadedSettings[T]) -> dict[str, dict[str, dict[str, Toml | None]]]:
     """Return the settings for `--json`: section, key, then value and source."""
     rows: dict[str, dict[str, Toml | None]] = {
-        setting.key: {"value": _shown(setting, value), "source": loaded.sources[setting]}
+        setting.key: {"value": _format(setting, value), "source": loaded.sources[setting]}
         for setting, value in loaded.values.items()
     }
     return {loaded.section: rows}
 
 
 def _line(setting: Setting, value: object, source: str) -> str:
-    shown = _shown(setting, value)
+    shown = _format(setting, value)
     key = setting.path[-1].replace("_", "-")
     # TOML has no null; the empty text represents it.
     return f"{key} = {toml_text('' if shown is None else shown)}  # {_one_line(source)}"
 
 
-def _shown(setting: Setting, value: object) -> Toml | None:
+def _format(setting: Setting, value: object) -> Toml | None:
     if value is None:
         return None
     if setting.is_secret:
         return MASK if value else ""
-    return _masked(setting.kind.to_toml(value))
+    return _mask(setting.kind.to_toml(value))
 
 
-def _masked(value: Toml) -> Toml:
+def _mask(value: Toml) -> Toml:
     """Hide the secrets in a table whose keys are not settings, such as the options of a filter."""
     if isinstance(value, list):
-        return [_masked(each) for each in value]
+        return [_mask(each) for each in value]
     if isinstance(value, dict):
         return {
-            key: MASK if _SECRET.search(key) and inner else _masked(inner)
+            key: MASK if _SECRET.search(key) and inner else _mask(inner)
             for key, inner in value.items()
         }
     return value

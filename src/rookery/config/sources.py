@@ -108,7 +108,7 @@ class TomlFile:
                 place = self._place((_normal(name),))
                 problems.add(f"{name}: unknown{_suggestion(name, sections)} ({place})")
 
-    def given(
+    def read_given(
         self, settings: Sequence[Setting], section: str, problems: Problems
     ) -> Iterator[GivenValue]:
         """Yield the values of a section, which can be nested; add a problem per unknown key."""

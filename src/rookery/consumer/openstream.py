@@ -52,7 +52,7 @@ class OpenStream:
         spill = None if settings.spill is None else SpillFiles(settings.spill)
         self.shelves = Shelves(budget.of_rows(settings.memory), spill)
         try:
-            self._source = self.background.run(_made(self.background, cluster, settings))
+            self._source = self.background.run(_make_source(self.background, cluster, settings))
             self._opening = RangeResolver(self._source, wanted, settings, made_at)
             places = self.background.run(self._opening.places())
             self._first = frozenset(places)
@@ -60,7 +60,7 @@ class OpenStream:
             is_member = settings.group is not None and wanted.is_live
             ranges = [] if is_member else self.background.run(self._opening.ranges(places))
             self.shape = BatchShape(settings, self._topics)
-            self.engine = self._made_engine(wanted, made_at)
+            self.engine = self._make_engine(wanted, made_at)
             self.commits = Commits(settings.group, self._source, self.background)
             self.engine.committer = self.commits
             self.engine.join_all(ranges)
@@ -69,7 +69,7 @@ class OpenStream:
             self.background.end()
             raise
 
-    def _made_engine(self, wanted: StreamSubscription, made_at: int) -> StreamEngine:
+    def _make_engine(self, wanted: StreamSubscription, made_at: int) -> StreamEngine:
         max_time_ms = made_at + ms(self._settings.max_time)
         resumes = wanted.resumes
         if resumes is not None:
@@ -174,7 +174,7 @@ class OpenStream:
             self.shelves.spill.close()
 
 
-async def _made(
+async def _make_source(
     background: Background, cluster: ClientSettings | ClusterAddress, settings: StreamSettings
 ) -> RowSource:
     if isinstance(cluster, ClientSettings):

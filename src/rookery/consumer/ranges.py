@@ -99,11 +99,11 @@ class RangeResolver:
         is_committed = self._settings.is_committed
         latest = dict.fromkeys(places, LATEST)
         first, last, stable, high, group = await asyncio.gather(
-            self._source.find(_asked(starts), is_committed=is_committed),
+            self._source.find(_select_lookups(starts), is_committed=is_committed),
             self._source.find(_younger(ends)),
             self._source.find(latest, is_committed=is_committed),
             self._source.find(latest if is_committed else {}),
-            self._committed(place for place, spec in starts.items() if spec.is_committed),
+            self._fetch_committed(place for place, spec in starts.items() if spec.is_committed),
         )
         known = {**group, **(marks or {})}
         ranges = []
@@ -150,7 +150,7 @@ class RangeResolver:
             return Spec(offset=LATEST)
         return positions.spec(end, place, self._now_ms)
 
-    async def _committed(
+    async def _fetch_committed(
         self, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionMark]:
         wanted = list(places)
@@ -159,7 +159,7 @@ class RangeResolver:
         return await self._source.committed(self._settings.group, wanted)
 
 
-def _asked(specs: dict[TopicPartition, Spec]) -> dict[TopicPartition, int]:
+def _select_lookups(specs: dict[TopicPartition, Spec]) -> dict[TopicPartition, int]:
     """Return the positions that the source must look up; offsets need no lookup."""
     lookups: dict[TopicPartition, int] = {}
     for place, spec in specs.items():

@@ -52,7 +52,7 @@ class OrderedStream(ArrowForms):
             ConfigError: an argument cannot be used; the message names it.
         """
         super().__init__()
-        self._cluster = _checked(cluster, settings)
+        self._cluster = _check_cluster(cluster, settings)
         self._wanted = wanted
         self._settings = settings
         self._clock = clock or SystemClock()
@@ -256,7 +256,7 @@ class OrderedStream(ArrowForms):
         return Progress.of(opened.engine, self._clock.monotonic_ms() - opened.opened_at)
 
 
-def _checked(
+def _check_cluster(
     cluster: str | ClientSettings | ClusterAddress, settings: StreamSettings
 ) -> ClientSettings | ClusterAddress:
     if isinstance(cluster, ClusterAddress):

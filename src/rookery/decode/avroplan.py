@@ -107,7 +107,7 @@ def plan(writer: AvroType, reader: AvroType) -> AvroPlan:
     columns = columns_of(reader)
     planner = _Planner()
     root = planner.read(writer, reader, columns[0])
-    return AvroPlan(columns[0], columns, planner.ordered(root))
+    return AvroPlan(columns[0], columns, planner.number_nodes(root))
 
 
 # ---- columns
@@ -238,7 +238,7 @@ class _Planner:
         if writer.kind == "null":
             return _Node(Op.NULL, out) if _has_null(reader) else self._fail(writer)
         branches = _values(reader)
-        at = _chosen(writer, branches)
+        at = _choose(writer, branches)
         if at is None:
             return self._fail(writer)
         if len(branches) == 1:
@@ -248,7 +248,7 @@ class _Planner:
 
     def _read_record(self, writer: AvroType, reader: AvroType, out: AvroColumn) -> _Node:
         places = dict(zip((mine.name for mine in reader.fields), out.children, strict=True))
-        wanted = _matched(writer, reader)
+        wanted = _match(writer, reader)
         node = _Node(Op.RECORD, out)
         for theirs in writer.fields:
             mine = wanted.get(theirs.name)
@@ -302,7 +302,7 @@ class _Planner:
             node.children = [entry if is_map else inner]
         return node
 
-    def ordered(self, root: _Node) -> list[NodeSpec]:
+    def number_nodes(self, root: _Node) -> list[NodeSpec]:
         """Number the nodes, the root first, and convert them to the kernel's format."""
         numbers, order = {root: 0}, [root]
         for node in order:
@@ -327,7 +327,7 @@ def _has_null(reader: AvroType) -> bool:
     return any(branch.kind == "null" for branch in reader.branches)
 
 
-def _matched(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
+def _match(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
     """Map the writer's fields to the reader's: by name, otherwise by alias."""
     by_name = {mine.name: mine for mine in reader.fields}
     names = {theirs.name for theirs in writer.fields}
@@ -342,7 +342,7 @@ def _matched(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
     return fields
 
 
-def _chosen(writer: AvroType, branches: list[AvroType]) -> int | None:
+def _choose(writer: AvroType, branches: list[AvroType]) -> int | None:
     """Choose the reader's branch for a type: the most similar of those that match."""
     for test in (_has_same_name, _is_called_alike, _is_same_kind, _matches):
         for at, branch in enumerate(branches):

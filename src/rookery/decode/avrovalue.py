@@ -36,19 +36,19 @@ def _encode(kind: AvroType, value: Any) -> bytes:  # noqa: C901, PLR0911, PLR091
         case "float" | "double" if not isinstance(value, bool):
             return struct.pack("<f" if kind.kind == "float" else "<d", value)
         case "string":
-            return _sized(value.encode())
+            return _add_size(value.encode())
         case "bytes":
-            return _sized(value.encode("latin-1"))
+            return _add_size(value.encode("latin-1"))
         case "fixed" if len(value) == kind.size:
             data: bytes = value.encode("latin-1")
             return data
         case "enum":
             return zigzag(kind.symbols.index(value))
         case "array" if isinstance(value, list) and kind.items:
-            return _counted([_encode(kind.items, item) for item in value])
+            return _add_count([_encode(kind.items, item) for item in value])
         case "map" if isinstance(value, dict) and kind.items:
             items = kind.items
-            return _counted([_sized(k.encode()) + _encode(items, v) for k, v in value.items()])
+            return _add_count([_add_size(k.encode()) + _encode(items, v) for k, v in value.items()])
         case "record" if isinstance(value, dict):
             return b"".join(_encode(field.type, _of(value, field)) for field in kind.fields)
         case "union":
@@ -74,9 +74,9 @@ def _of(value: dict[str, Any], field: Any) -> Any:
     return item
 
 
-def _sized(data: bytes) -> bytes:
+def _add_size(data: bytes) -> bytes:
     return zigzag(len(data)) + data
 
 
-def _counted(items: list[bytes]) -> bytes:
+def _add_count(items: list[bytes]) -> bytes:
     return zigzag(len(items)) + b"".join(items) + b"\0" if items else b"\0"

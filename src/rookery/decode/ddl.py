@@ -79,11 +79,11 @@ class _Reader:
         if self._depth > _MAX_DEPTH:
             raise self._wrong(f"nested more than {_MAX_DEPTH} deep")
         word = self._next().lower()
-        kind = _SIMPLE.get(word) or self._composed(word)
+        kind = _SIMPLE.get(word) or self._read_composed(word)
         self._depth -= 1
         return kind
 
-    def _composed(self, word: str) -> pa.DataType:
+    def _read_composed(self, word: str) -> pa.DataType:
         if word in {"decimal", "dec", "numeric"}:
             return self._decimal()
         if word not in {"array", "map", "struct"}:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rookery.decode.port import Array, BadRow, DecodeResult, bad_row
 from rookery.decode.registry import UnknownSchema
-from rookery.decode.rows import Part, compute, moved, spread, to_list, without_head
+from rookery.decode.rows import Part, compute, map_rows, spread, to_list, without_head
 
 FRAME_BYTES: Final = 5
 _MAX_UNKNOWN: Final = 32
@@ -45,7 +45,9 @@ def decode_framed(column: Array, kind: pa.DataType, decode: OfSchema) -> DecodeR
             bad += _all_bad(rows, str(error), schema_id)
             continue
         parts.append((rows, result.values))
-        bad += [BadRow(reject.row, reject.reason, schema_id) for reject in moved(result.bad, rows)]
+        bad += [
+            BadRow(reject.row, reject.reason, schema_id) for reject in map_rows(result.bad, rows)
+        ]
     is_whole = len(parts) == 1 and len(parts[0][0]) == len(column)
     values = parts[0][1] if is_whole else spread(parts, len(column), kind)
     return DecodeResult(values, tuple(sorted(bad, key=lambda reject: reject.row)))

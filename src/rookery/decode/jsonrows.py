@@ -168,7 +168,7 @@ def _scalar(kind: pa.DataType) -> _Convert:
     for test, convert in (
         (pa.types.is_boolean, _boolean),
         (pa.types.is_integer, _integer),
-        (pa.types.is_floating, _floating),
+        (pa.types.is_floating, _convert_float),
         (pa.types.is_string, lambda _: _text),
         (pa.types.is_binary, lambda _: _binary),
         (pa.types.is_decimal, _decimal),
@@ -202,7 +202,7 @@ def _integer(kind: pa.DataType) -> _Convert:
     return convert
 
 
-def _floating(kind: pa.DataType) -> _Convert:
+def _convert_float(kind: pa.DataType) -> _Convert:
     def convert(value: Any, path: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise _wrong(path, kind, value)

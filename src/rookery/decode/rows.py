@@ -61,11 +61,11 @@ def decode_present(
     rows = compute.indices_nonzero(column.is_valid())
     part = decode(column.drop_null())
     return DecodeResult(
-        spread([(rows, part.values)], len(column), kind), tuple(moved(part.bad, rows))
+        spread([(rows, part.values)], len(column), kind), tuple(map_rows(part.bad, rows))
     )
 
 
-def moved(bad: Iterable[BadRow], rows: Array) -> list[BadRow]:
+def map_rows(bad: Iterable[BadRow], rows: Array) -> list[BadRow]:
     """Map bad rows of a part to their row numbers in the whole."""
     return [BadRow(rows[reject.row].as_py(), reject.reason, reject.schema_id) for reject in bad]
 

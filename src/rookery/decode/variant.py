@@ -75,10 +75,10 @@ def as_text(column: pa.Array[Any]) -> pa.Array[Any]:
 def as_binary(column: pa.Array[Any]) -> pa.Array[Any]:
     """Return a column of variants in Spark's form."""
     texts: list[Any] = as_text(column).to_pylist()
-    return pa.array([None if text is None else encoded(text) for text in texts], BINARY)
+    return pa.array([None if text is None else encode_variant(text) for text in texts], BINARY)
 
 
-def checked(data: bytes) -> str:
+def check_json(data: bytes) -> str:
     """Return the text of a valid JSON value.
 
     Raises:
@@ -101,7 +101,7 @@ def checked(data: bytes) -> str:
     return text
 
 
-def encoded(text: str) -> dict[str, bytes]:
+def encode_variant(text: str) -> dict[str, bytes]:
     """Return JSON text in Spark's format, by the names of its two parts."""
     builder = _Builder()
     value = builder.value(_DECODER.decode(text))

@@ -163,7 +163,7 @@ class BlockingLog:
         """
         self._thread = LoopThread()
         try:
-            self.log = self._thread.run(_opened(place, purpose))
+            self.log = self._thread.run(_open(place, purpose))
             """The log; run its coroutines only through `run`."""
         except BaseException:
             self._thread.close()
@@ -196,7 +196,7 @@ class BlockingLog:
         self.close()
 
 
-async def _opened(place: ClusterAddress, purpose: str) -> DirectLog:
+async def _open(place: ClusterAddress, purpose: str) -> DirectLog:
     opened = DirectLog(place, purpose)
     try:
         await opened.start()
@@ -257,6 +257,6 @@ _KEPT: SharedLogs[BlockingLog] = SharedLogs(
 )
 
 
-def shared(place: ClusterAddress) -> BlockingLog:
+def open_shared(place: ClusterAddress) -> BlockingLog:
     """Return this process's open log at a place; it stays open until the process exits."""
     return _KEPT.get(place)

@@ -15,8 +15,8 @@ from typing import Final
 import pyarrow as pa
 
 from rookery.cluster.state.state import State
-from rookery.direct.blockinglog import LoopThread, SharedLogs, shared
-from rookery.direct.pins import compacted_since
+from rookery.direct.blockinglog import LoopThread, SharedLogs, open_shared
+from rookery.direct.pins import find_compacted
 from rookery.direct.place import ClusterAddress
 from rookery.errors import Conflict
 from rookery.log.origin import Handles
@@ -138,7 +138,7 @@ def plan_again(
     Offsets that were compacted since the range was planned count as missing, too: the records
     already read and those to come would not form a consistent snapshot.
     """
-    log = shared(place)
+    log = open_shared(place)
     wanted = planned.offsets._replace(begin=begin, end=planned.end if end is None else end)
 
     async def plan() -> tuple[list[PlannedRange], list[Gap]]:
@@ -151,7 +151,7 @@ def plan_again(
 
     ranges, gaps = log.run(again())
     # Without a cluster log, the progress of compaction is unknown.
-    if not place.is_listed and (gap := compacted_since(log.log.state, wanted, planned.cleaned_to)):
+    if not place.is_listed and (gap := find_compacted(log.log.state, wanted, planned.cleaned_to)):
         gaps.append(gap)
     if gaps:
         when_gone(gaps)

@@ -102,7 +102,7 @@ async def commit(
     )
     [outcome] = await propose(direct, [event])
     if outcome.error is not ErrorCode.NONE:
-        raise _refused(batch, outcome)
+        raise _make_refusal(batch, outcome)
     sink: SinkOutcome = outcome.value
     if sink.is_repeated:
         await abort(direct, object_ids)  # has no effect on objects that belong to this batch
@@ -141,7 +141,7 @@ def _check_bounds(object_ids: Sequence[int], source_offsets: str) -> None:
         raise ConfigError(f"source offsets of {size} bytes: at most {MAX_SOURCE_OFFSETS}")
 
 
-def _refused(batch: SinkBatch, outcome: Outcome) -> Conflict | ApiError:
+def _make_refusal(batch: SinkBatch, outcome: Outcome) -> Conflict | ApiError:
     what = f"batch {batch.batch_id} of query {batch.query_id!r}"
     code, value = outcome
     if code is ErrorCode.PRODUCER_FENCED:

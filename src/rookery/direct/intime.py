@@ -53,7 +53,7 @@ def in_time(
             for index, queue in enumerate(queues)
             for piece in queue.take(clock, "right" if index <= last else "left")
         ]
-        yield from _merged(taken, columns)
+        yield from _merge(taken, columns)
 
 
 def _load(queues: Sequence[_Queue], lagging: list[tuple[int, int]], most: int) -> None:
@@ -96,7 +96,7 @@ class _Queue:
             self._loaded.popleft()
 
 
-def _merged(pieces: Sequence[TimedPiece], columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _merge(pieces: Sequence[TimedPiece], columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield rows in clock order, one stretch of time after another; the sort is stable.
 
     The clocks of each piece never decrease. So a stretch of time is one slice of each piece, small

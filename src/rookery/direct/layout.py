@@ -48,7 +48,7 @@ class PackSettings:
     """The number of objects that are built and uploaded concurrently."""
 
     def __post_init__(self) -> None:
-        named_codec(self.compression)
+        find_codec(self.compression)
         if not 1024 <= self.batch_bytes <= MAX_RECORD_BYTES:
             raise ConfigError(f"batchBytes={self.batch_bytes}: must be from 1 KiB to 64 MiB")
         if not 64 * 1024 <= self.object_bytes <= 512 * 1024 * 1024:
@@ -91,7 +91,7 @@ class Stamp(NamedTuple):
     staged_for: str = ""
 
 
-def named_codec(name: str) -> Codec:
+def find_codec(name: str) -> Codec:
     """Return the codec with a name.
 
     Raises:
@@ -169,7 +169,7 @@ def _batches(
 ) -> Iterator[bytearray]:
     where = f"topic {target.name} partition {partition}"
     _check_rows(rows, target, where, now_ms)
-    codec = named_codec(target.codec or packing.compression)
+    codec = find_codec(target.codec or packing.compression)
     writing = WriteSettings(
         codec=codec,
         max_batch_bytes=min(packing.batch_bytes, target.max_message_bytes),

@@ -49,10 +49,10 @@ class RowPartitioner:
             if not stated.null_count:
                 return _bytes(stated.cast(pa.int32()))
         if keys is not None and stated is None and not keys.null_count:
-            return _hashed(keys, count)
+            return _hash(keys, count)
         chosen = self._by_turns(rows, count)
         if keys is not None and keys.null_count < len(keys):
-            chosen = pc.if_else(keys.is_valid(), _int32(_hashed(keys, count)), chosen)
+            chosen = pc.if_else(keys.is_valid(), _int32(_hash(keys, count)), chosen)
         if stated is not None:
             chosen = pc.coalesce(stated.cast(pa.int32()), chosen)
         return _bytes(chosen)
@@ -69,7 +69,7 @@ class RowPartitioner:
         return _int32(values)
 
 
-def _hashed(keys: pa.Array[Any], count: int) -> bytearray:
+def _hash(keys: pa.Array[Any], count: int) -> bytearray:
     """Hash keys; a null key counts as empty here."""
     is_large = pa.types.is_large_binary(keys.type) or pa.types.is_large_string(keys.type)
     _, offsets, data = keys.buffers()

@@ -6,7 +6,7 @@ offsets from which it may have to reread; earlier records can be compacted.
 
 A pin expires and is not renewed. Spark does not notify a source when a batch is over, and a query
 that runs once a day would block compaction of its topics all day. A reader whose pin has expired
-uses `compacted_since` to find out whether records may be missing. That check compares how far the
+uses `find_compacted` to find out whether records may be missing. That check compares how far the
 partition was compacted then and now, a value that rises with the last step of a pass. One case is
 not detected: a pass in progress over an already compacted range, which has removed records but has
 not ended.
@@ -57,7 +57,7 @@ def is_compacted(log: DirectLog, topic: Topic) -> bool:
     return "compact" in policy
 
 
-def compacted_since(state: State, wanted: OffsetRange, cleaned_to: int) -> Gap | None:
+def find_compacted(state: State, wanted: OffsetRange, cleaned_to: int) -> Gap | None:
     """Return the offsets whose records may be missing because compaction passed `cleaned_to`."""
     topic = state.topics.by_id.get(wanted.topic_id)
     partition = state.topics.partition(wanted.topic_id, wanted.partition)

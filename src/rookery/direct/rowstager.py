@@ -213,7 +213,7 @@ class RowStager:
             if outcome.error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 return False
             if outcome.error is not ErrorCode.NONE:
-                raise _refused(outcome.error, built.object_id)
+                raise _make_refusal(outcome.error, built.object_id)
         return True
 
 
@@ -279,12 +279,12 @@ def _events(batch: SinkBatch, built: BuiltObject) -> Iterable[SinkPartStaged]:
             part=part,
             parts=parts,
             position=position,
-            runs=list(map(_staged_run, runs)),
+            runs=list(map(_make_staged, runs)),
         )
         position += sum(run.size for run in runs)
 
 
-def _staged_run(run: PackedRun) -> StagedRun:
+def _make_staged(run: PackedRun) -> StagedRun:
     return StagedRun(
         topic_id=run.topic_id,
         partition=run.partition,
@@ -294,7 +294,7 @@ def _staged_run(run: PackedRun) -> StagedRun:
     )
 
 
-def _refused(code: ErrorCode, object_id: int) -> Conflict | ApiError:
+def _make_refusal(code: ErrorCode, object_id: int) -> Conflict | ApiError:
     if code is ErrorCode.POLICY_VIOLATION:
         return ApiError(
             code,

@@ -24,7 +24,7 @@ from rookery.cluster.state.partition import Row
 from rookery.direct.intime import Clocks, TimedPiece, in_time
 from rookery.direct.log import DirectLog
 from rookery.errors import Corrupt
-from rookery.log.read.rangeplan import PlannedRange, block_rows, joined_rows
+from rookery.log.read.rangeplan import PlannedRange, block_rows, join_rows
 
 SPAN_BYTES: Final = 64 * 1024 * 1024
 """What one task reads."""
@@ -175,7 +175,7 @@ class _FineRows:
     def pieces(self, rank: int, max_offsets: int) -> Iterator[tuple[RecordMark, float, int]]:
         """Yield where the order can be cut, with the bytes and offsets up to the next cut."""
         for clock, row in zip(self._clocks, self._whole.rows, strict=True):
-            begin, end = self._clipped(row)
+            begin, end = self._clip(row)
             step = min(end - begin, max_offsets)
             for offset in range(begin, end, step):
                 count = min(step, end - offset)
@@ -190,12 +190,12 @@ class _FineRows:
         stop = bisect_left(self._lasts, end, first)
         if stop < len(rows) and not self._is_behind(first, stop, end):
             stop += 1
-        taken = joined_rows(rows[first:stop])
+        taken = join_rows(rows[first:stop])
         return SpanPart(
             range=replace(
                 whole,
-                begin=self._clipped(rows[first])[0] if first else whole.begin,
-                end=whole.end if stop == len(rows) else self._clipped(rows[stop - 1])[1],
+                begin=self._clip(rows[first])[0] if first else whole.begin,
+                end=whole.end if stop == len(rows) else self._clip(rows[stop - 1])[1],
                 rows=taken,
             ),
             begin=begin,
@@ -219,10 +219,10 @@ class _FineRows:
         if not is_cut or begin.offset == _FAR:
             return None
         row = self._whole.rows[bisect_left(self._clocks, begin.clock)]
-        first_offset, end = self._clipped(row)
+        first_offset, end = self._clip(row)
         return replace(self._whole, begin=first_offset, end=end, rows=(row,))
 
-    def _clipped(self, row: Row) -> tuple[int, int]:
+    def _clip(self, row: Row) -> tuple[int, int]:
         return max(row.base_offset, self._whole.begin), min(row.end_offset, self._whole.end)
 
 

@@ -98,7 +98,7 @@ class SegmentWriter:
             Corrupt: it is damaged.
             ValueError: it is out of order, or the segment has no room for it.
         """
-        header, crc = _checked(parts)
+        header, crc = _check(parts)
         if header.base_offset < self.next_offset:
             raise ValueError(
                 f"batch at offset {header.base_offset}, where {self.next_offset} may come next"
@@ -147,7 +147,7 @@ class SegmentWriter:
             size=self.size,
             index_crc=checksum(index),
             blocks=self._blocks.rows(),
-            aborted=_overlapping(aborted, self.base_offset, last_offset),
+            aborted=_find_overlapping(aborted, self.base_offset, last_offset),
             epochs=_within(epochs, self.base_offset, last_offset),
         )
         parts = [header.pack(), *self._body.finish(), footer.pack()]
@@ -218,7 +218,7 @@ class _Blocks:
         self._open, self._crc, self._size, self._time = None, 0, 0, _NO_TIME
 
 
-def _checked(parts: Sequence[Buffer]) -> tuple[BatchHeader, int]:
+def _check(parts: Sequence[Buffer]) -> tuple[BatchHeader, int]:
     """Read the header of a batch in parts; return it and the CRC-32C of the whole batch."""
     head = _first_bytes(parts, batches.HEADER_SIZE)
     size = sum(map(len, parts))
@@ -251,7 +251,7 @@ def _crc_from(parts: Sequence[Buffer], skip: int) -> int:
     return crc
 
 
-def _overlapping(aborted: Sequence[SegmentAbort], base: int, last: int) -> list[SegmentAbort]:
+def _find_overlapping(aborted: Sequence[SegmentAbort], base: int, last: int) -> list[SegmentAbort]:
     inside = [row for row in aborted if row.first_offset <= last and row.last_offset >= base]
     return sorted(inside, key=lambda row: (row.last_offset, row.first_offset, row.producer_id))
 

@@ -33,7 +33,7 @@ _SILENCE_MS: Final = 10_000
 _LOOK_SECONDS: Final = 0.25
 
 
-async def trusted_now(log: DirectLog, silence_ms: int = _SILENCE_MS) -> Time:
+async def read_trusted_time(log: DirectLog, silence_ms: int = _SILENCE_MS) -> Time:
     """Return the current time, if this host's clock can be trusted.
 
     Args:

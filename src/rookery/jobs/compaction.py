@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rookery.clock import SystemRandom
 from rookery.cluster.state.state import State
 from rookery.cluster.state.topics import Topic
-from rookery.direct.blockinglog import BlockingLog, shared
+from rookery.direct.blockinglog import BlockingLog, open_shared
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.errors import ConfigError, Conflict, Corrupt, Gone
-from rookery.jobs.clocks import trusted_now
+from rookery.jobs.clocks import read_trusted_time
 from rookery.jobs.limits import limits_of
 from rookery.jobs.move.rangereads import plan_ranges, read
 from rookery.jobs.proof import COLUMNS, Proof, prove_latest
@@ -96,8 +96,8 @@ def compact(
     """
     run = run or JobRun()
     with BlockingLog(place, "job-compact") as log:
-        now_ms = log.run(trusted_now(log.log))
-        chosen, left = _fitting(_dirty(log.log.state, topics, now_ms), run)
+        now_ms = log.run(read_trusted_time(log.log))
+        chosen, left = _fit(_dirty(log.log.state, topics, now_ms), run)
         report = JobReport(_plan(chosen, left), is_dry=run.dry_run)
         if not run.dry_run:
             host = host_mark(place)
@@ -110,14 +110,14 @@ def _dirty(state: State, topics: Sequence[str], now_ms: int) -> list[DirtyRange]
     """Return the partitions that can be compacted, the dirtiest first."""
     dirty = [
         dirt
-        for topic in _chosen(state, topics)
+        for topic in _choose(state, topics)
         for partition in topic.partitions
         if (dirt := dirt_of(topic, partition, limits_of(state, topic), now_ms))
     ]
     return sorted(dirty, key=lambda dirt: (-dirt.ratio, dirt.topic.name, dirt.partition.index))
 
 
-def _chosen(state: State, names: Sequence[str]) -> list[Topic]:
+def _choose(state: State, names: Sequence[str]) -> list[Topic]:
     if not names:
         return [topic for topic in state.topics if limits_of(state, topic).is_compacted]
     chosen = []
@@ -138,7 +138,7 @@ def _cost(dirt: DirtyRange) -> int:
     return dirt.clean_bytes + 2 * dirt.dirty_bytes
 
 
-def _fitting(dirty: list[DirtyRange], run: JobRun) -> tuple[list[DirtyRange], list[DirtyRange]]:
+def _fit(dirty: list[DirtyRange], run: JobRun) -> tuple[list[DirtyRange], list[DirtyRange]]:
     """Choose what fits a budget, for a large partition its first part; return also the rest."""
     if not run.max_bytes or not dirty:
         return dirty, []
@@ -228,7 +228,7 @@ def _work(
 
 def _compact(task: _Task) -> _TaskResult:
     check_host(task.place, task.host)
-    log = shared(task.place)
+    log = open_shared(task.place)
     start = log.run(_log_start(log.log, task))
     if start is None:
         return _TaskResult(0, _NOTHING, _NOTHING)

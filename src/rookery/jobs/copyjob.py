@@ -21,8 +21,8 @@ from rookery.jobs.move.offsetmap import OffsetMapFolder
 from rookery.jobs.move.pinnedtopics import PinnedTopics
 from rookery.jobs.move.route import TopicRoute
 from rookery.jobs.move.slicecutters import SLICE_BYTES, OffsetCutter, check_slice_bytes, find_topics
-from rookery.jobs.move.topicfill import budgeted, moving_requests
-from rookery.jobs.move.topics import kept_configs, make_topic
+from rookery.jobs.move.topicfill import divide_by_budget, estimate_requests
+from rookery.jobs.move.topics import make_topic, select_configs
 from rookery.jobs.move.transfer import Transfer
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import JobPlan, JobReport, JobRun
@@ -99,8 +99,8 @@ def copy(
         ledger = Ledger(written.log, copying.job, NAME, copying.targets.values())
         at = written.run(ledger.read())
         cutter = _cutter(log, copying, tasks=slots(spark))
-        size = cutter.remaining(at.position)
-        report = _planned(copying, target, size, run)
+        size = cutter.measure_rest(at.position)
+        report = _plan(copying, target, size, run)
         if run.dry_run:
             return report
         route = _make_copies(written, topics, copying, is_begun=bool(at.position))
@@ -130,11 +130,11 @@ def _cutter(log: BlockingLog, copying: CopyRequest, *, tasks: int) -> OffsetCutt
     )
 
 
-def _planned(copying: CopyRequest, target: ClusterAddress, size: int, run: JobRun) -> JobReport:
+def _plan(copying: CopyRequest, target: ClusterAddress, size: int, run: JobRun) -> JobReport:
     """Return a report with the plan, before any work is done."""
     what = f"{', '.join(copying.topics)} to {target.origin().name}"
     return JobReport(
-        JobPlan(NAME, *budgeted(what, size, run), moving_requests(size, run)),
+        JobPlan(NAME, *divide_by_budget(what, size, run), estimate_requests(size, run)),
         is_dry=run.dry_run,
     )
 
@@ -145,6 +145,6 @@ def _make_copies(
     """Create the copies that are missing; return which topic and partition goes where."""
     for topic in topics:
         name, count = copying.targets[topic.name], len(topic.partitions)
-        make_topic(written, name, count, kept_configs(topic), is_begun=is_begun)
+        make_topic(written, name, count, select_configs(topic), is_begun=is_begun)
     counts = {copying.targets[topic.name]: len(topic.partitions) for topic in topics}
     return TopicRoute(copying.targets, counts, by="partition")

@@ -17,12 +17,12 @@ import pyarrow as pa
 from rookery.cluster.events.topicevents import LogStartMoved
 from rookery.cluster.state.partition import Partition
 from rookery.cluster.state.state import State
-from rookery.direct.blockinglog import BlockingLog, shared
+from rookery.direct.blockinglog import BlockingLog, open_shared
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.direct.rowstager import propose
 from rookery.errors import ConfigError, ErrorCode
-from rookery.jobs.clocks import trusted_now
+from rookery.jobs.clocks import read_trusted_time
 from rookery.jobs.limits import limits_of
 from rookery.jobs.proof import Proof, prove
 from rookery.jobs.report import JobPart, JobPlan, JobReport, JobRun, JobStep, Requests
@@ -90,15 +90,15 @@ def expire(
     """
     run = run or JobRun()
     with BlockingLog(place, "job-expire") as log:
-        now_ms = log.run(trusted_now(log.log))
+        now_ms = log.run(read_trusted_time(log.log))
         state = log.log.state
         _check_topics(state, topics)
         old = _old(state, frozenset(topics), now_ms)
-        chosen = _fitting(old, run)
+        chosen = _fit(old, run)
         report = JobReport(_plan(old, chosen), is_dry=run.dry_run)
         if run.dry_run or not chosen:
             return report
-        stays = _staying(state, chosen)
+        stays = _find_staying(state, chosen)
         task = _Task(place, host_mark(place), chosen)
         [count] = run_tasks(spark, _expire, [task]) if spark is not None else [_expire(task)]
         log.run(log.log.barrier())
@@ -131,7 +131,7 @@ def _old(state: State, topics: frozenset[str], now_ms: int) -> list[_Old]:
     return old
 
 
-def _fitting(old: list[_Old], run: JobRun) -> list[_Old]:
+def _fit(old: list[_Old], run: JobRun) -> list[_Old]:
     """Return the partitions that fit the budget, which must cover at least one."""
     if not run.max_bytes or not old:
         return old
@@ -175,7 +175,7 @@ def _settle(report: JobReport, state: State, chosen: list[_Old], count: int) -> 
 # The proof.
 
 
-def _staying(state: State, chosen: list[_Old]) -> dict[_Stay, int]:
+def _find_staying(state: State, chosen: list[_Old]) -> dict[_Stay, int]:
     """Return the offsets of all partitions that must remain, with their first existing offset."""
     ends = {(span.topic_id, span.partition): span.end for span in chosen}
     stays = {}
@@ -228,7 +228,7 @@ def _proof(begins: dict[_Stay, int]) -> Proof:
 
 def _expire(task: _Task) -> int:
     check_host(task.place, task.host)
-    log = shared(task.place)
+    log = open_shared(task.place)
     return log.run(_let_go(log.log, task.old))
 
 

@@ -22,7 +22,7 @@ from rookery.direct.layout import PackSettings
 from rookery.direct.place import ClusterAddress, host_mark
 from rookery.direct.targets import TopicTarget, find_target
 from rookery.errors import ConfigError, Conflict, Unavailable
-from rookery.jobs.move.filerows import ImportFiles, changed, records_of
+from rookery.jobs.move.filerows import ImportFiles, change_settings, records_of
 from rookery.jobs.move.importtask import Load, LoadResult, load
 from rookery.jobs.move.slicecutters import SLICE_BYTES
 from rookery.jobs.move.transfer import read_back
@@ -112,7 +112,7 @@ class _ImportRun:
     def run(self, run: JobRun) -> JobReport:
         self._check_topic()
         at = self._log.run(self._ledger.read())
-        files = _listed(self._spark, self._files)
+        files = _list_files(self._spark, self._files)
         done = int(at.position.get("files", 0))
         _check_same(files[:done], done, at.position)
         rest = files[done:]
@@ -175,7 +175,7 @@ class _ImportRun:
         packing = replace(self._into.packing, topic=self._into.topic)
         task = Load(self._place, self._host, batch, packing, proved)
         for attempt in range(_TRIES):
-            with changed(self._spark, _ONE_SPLIT_A_TASK):
+            with change_settings(self._spark, _ONE_SPLIT_A_TASK):
                 packed = rows.mapInArrow(partial(load, task), "result binary").collect()
             results = [pickle.loads(row["result"]) for row in packed]  # noqa: S301 (our own)
             errors = [result.error for result in results if isinstance(result, TaskFailure)]
@@ -189,7 +189,7 @@ class _ImportRun:
 # Files.
 
 
-def _listed(spark: SparkSession, files: ImportFiles) -> list[_File]:
+def _list_files(spark: SparkSession, files: ImportFiles) -> list[_File]:
     """Return the files in the order of their names."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 (it takes a second)
 

@@ -23,8 +23,8 @@ from rookery.jobs.move.kafkaprogress import CopyEnds, read_progress
 from rookery.jobs.move.kafkatask import CopyTask, copy_partition
 from rookery.jobs.move.rangereads import refuse
 from rookery.jobs.move.slicecutters import find_topics
-from rookery.jobs.move.topicfill import budgeted, moving_requests
-from rookery.jobs.move.topics import kept_configs
+from rookery.jobs.move.topicfill import divide_by_budget, estimate_requests
+from rookery.jobs.move.topics import select_configs
 from rookery.jobs.proof import Proof
 from rookery.jobs.report import JobPlan, JobReport, JobRun, JobStep
 from rookery.jobs.tasks import run_tasks, slots
@@ -81,8 +81,8 @@ def copy_to_kafka(
     job = _KafkaCopy(source, kafka, copying, run, is_exact=is_exact)
     with BlockingLog(source, "job-copy") as log:
         topics = find_topics(log, copying.topics)
-        left = _left(log, topics, log.run(_reached(kafka, copying, topics)))
-        report = job.planned(sum(left.values()))
+        left = _measure_left(log, topics, log.run(_find_reached(kafka, copying, topics)))
+        report = job.plan(sum(left.values()))
         if run.dry_run:
             return report
         ends = log.run(_prepare(kafka, copying, topics))
@@ -100,11 +100,13 @@ class _KafkaCopy:
     run: JobRun
     is_exact: bool
 
-    def planned(self, size: int) -> JobReport:
+    def plan(self, size: int) -> JobReport:
         """Return a report with the plan, before any work is done."""
         label = "exactly once" if self.is_exact else "at least once"
         what = f"{', '.join(self.copying.topics)} to Kafka {self.kafka.bootstrap}, {label}"
-        plan = JobPlan(NAME, *budgeted(what, size, self.run), moving_requests(size, self.run))
+        plan = JobPlan(
+            NAME, *divide_by_budget(what, size, self.run), estimate_requests(size, self.run)
+        )
         return JobReport(plan, is_dry=self.run.dry_run, facts={"delivery": label})
 
     def tasks(self, left: _ByPlace, ends: dict[bytes, CopyEnds]) -> list[CopyTask]:
@@ -177,7 +179,7 @@ def within(task: CopyTask, share: int) -> CopyTask:
     return replace(task, max_bytes=share, slice_bytes=min(task.slice_bytes, share))
 
 
-def _left(log: BlockingLog, topics: Sequence[Topic], reached: _ByPlace) -> _ByPlace:
+def _measure_left(log: BlockingLog, topics: Sequence[Topic], reached: _ByPlace) -> _ByPlace:
     """Return the remaining bytes of each partition after the offset that its copy has reached."""
     wanted = []
     for topic in topics:
@@ -199,7 +201,7 @@ def _left(log: BlockingLog, topics: Sequence[Topic], reached: _ByPlace) -> _ByPl
 # Code that works on the target Kafka.
 
 
-async def _reached(
+async def _find_reached(
     kafka: ClientSettings, copying: CopyRequest, topics: Sequence[Topic]
 ) -> _ByPlace:
     """Return the next offset of each partition with a started copy, without creating anything."""
@@ -238,7 +240,7 @@ async def _prepare(
 
 def configs_there(topic: Topic) -> dict[str, str]:
     """Return the settings of a topic's copy in a Kafka."""
-    kept = kept_configs(topic).items()
+    kept = select_configs(topic).items()
     return {name: value for name, value in kept if not name.startswith(_NOT_KEPT)}
 
 

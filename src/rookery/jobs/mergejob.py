@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rookery.cluster.state.state import State
-from rookery.direct.blockinglog import BlockingLog, shared
+from rookery.direct.blockinglog import BlockingLog, open_shared
 from rookery.direct.log import DirectLog
 from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.errors import ConfigError, Corrupt, Gone
@@ -240,8 +240,8 @@ def _part(job: Job) -> JobPart:
 
 def _rewrite(task: _Task) -> _TaskResult:
     check_host(task.place, task.host)
-    log = shared(task.place)
-    known = _lying(log.run(log.log.barrier()), task.job)
+    log = open_shared(task.place)
+    known = _find_objects(log.run(log.log.barrier()), task.job)
     before = _prove(task)
     rewritten, damaged, made = log.run(_carry_out(log.log, task))
     after = _prove(task)
@@ -249,7 +249,7 @@ def _rewrite(task: _Task) -> _TaskResult:
         gone = before if isinstance(before, Gone) else after
         return _TaskResult(rewritten, Proof(), Proof(), damaged, f"not compared: {gone}")
     log.run(log.log.barrier())
-    if task.has_proof and (note := _compacted(log.log.state, task.job, known, made)):
+    if task.has_proof and (note := _check_compacted(log.log.state, task.job, known, made)):
         return _TaskResult(rewritten, Proof(), Proof(), damaged, note)
     return _TaskResult(rewritten, before, after, damaged)
 
@@ -273,16 +273,18 @@ def _prove(task: _Task) -> Proof | Gone:
         return error
 
 
-def _compacted(state: State, job: Job, known: dict[RowRange, set[int]], made: set[int]) -> str:
+def _check_compacted(
+    state: State, job: Job, known: dict[RowRange, set[int]], made: set[int]
+) -> str:
     """Check whether others may have removed records: some are in objects not made by this job."""
-    for range_, objects in _lying(state, job).items():
+    for range_, objects in _find_objects(state, job).items():
         topic = state.topics.by_id[range_.topic_id]
         if limits_of(state, topic).is_compacted and not objects <= known.get(range_, set()) | made:
             return f"{topic.name}-{range_.partition} was not compared: others rewrote it meanwhile"
     return ""
 
 
-def _lying(state: State, job: Job) -> dict[RowRange, set[int]]:
+def _find_objects(state: State, job: Job) -> dict[RowRange, set[int]]:
     """Return the objects that contain a job's offsets, regardless of row boundaries."""
     objects = {}
     for range_ in _ranges(job):

@@ -78,7 +78,7 @@ class Ledger:
             )
         position = _read(sink.source_offsets)
         self._written = position.pop(_TARGETS, {})
-        if self._gone():
+        if self._find_gone():
             self._written, position = {}, {}
         return JobPosition(sink.batch_id + 1, position)
 
@@ -90,7 +90,7 @@ class Ledger:
             Unavailable: the cluster log cannot be reached.
         """
         await self._log.barrier()
-        if gone := self._gone():
+        if gone := self._find_gone():
             raise Conflict(
                 f"topic {gone[0]} was deleted while this job wrote to it, with all that the job "
                 "had written: run the job again, and it starts from the beginning"
@@ -134,7 +134,7 @@ class Ledger:
         known = self._log.state.topics.by_name
         return {name: uuid_text(known[name].id) for name in names if name in known}
 
-    def _gone(self) -> list[str]:
+    def _find_gone(self) -> list[str]:
         """Return the target topics that no longer exist."""
         ids = self._ids(self._written)
         return [name for name, known in self._written.items() if ids.get(name) != known]

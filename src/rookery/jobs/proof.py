@@ -55,7 +55,7 @@ class Proof:
         return Proof(
             self.rows + other.rows,
             (self.checksum + other.checksum) & _MASK64,
-            _joined(self.sketch, other.sketch),
+            _join(self.sketch, other.sketch),
             exact,
         )
 
@@ -101,26 +101,26 @@ def _prove_share(batches: Iterable[pa.RecordBatch], share: KeyShare, max_bytes: 
 
     def keyed() -> Iterator[pa.RecordBatch]:
         nonlocal total
-        for batch in map(_hashed, batches):
+        for batch in map(_hash, batches):
             is_keyed = batch.column("key").is_valid()
             if batch.column("key").null_count:
                 if share.index == 0:
-                    total += _summed(batch.filter(pc.invert(is_keyed)))
+                    total += _sum(batch.filter(pc.invert(is_keyed)))
                 batch = batch.filter(is_keyed)  # noqa: PLW2901 (the rest of it)
             yield batch
 
     for batch in latest(keyed(), share, max_bytes):
-        total += _summed(batch)
+        total += _sum(batch)
     return total
 
 
-def _summed(batch: pa.RecordBatch) -> Proof:
+def _sum(batch: pa.RecordBatch) -> Proof:
     checksum = int(batch.column("hash").to_numpy().sum(dtype=np.uint64))
     keys = batch.num_rows - batch.column("key").null_count
     return Proof(batch.num_rows, checksum, exact_keys=keys)
 
 
-def _hashed(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _hash(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return keys and hashes, and whether there is a value: nothing else must be kept."""
     is_there = batch.column("value").is_valid()
     value: Any = pc.if_else(is_there, is_there, pa.scalar(None, pa.bool_()))
@@ -149,8 +149,8 @@ def row_hashes(batch: pa.RecordBatch) -> Hashes:
     total = np.zeros(batch.num_rows, np.uint64)
     for name, factor in _FACTORS.items():
         if name in batch.schema.names:
-            total += _mixed(_column(batch.column(name)) * factor)
-    return _mixed(total)
+            total += _mix(_column(batch.column(name)) * factor)
+    return _mix(total)
 
 
 def _column(column: pa.Array[Any]) -> Hashes:
@@ -200,11 +200,11 @@ def _lists(column: pa.Array[Any]) -> Hashes:
     place = np.arange(len(values)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     names, contents = values.field("key"), values.field("value")
     hashes = _texts(names) * _FACTORS["key"] + _texts(contents) * _FACTORS["value"]
-    np.add.at(total, rows, _mixed(hashes + place.astype(np.uint64)))
+    np.add.at(total, rows, _mix(hashes + place.astype(np.uint64)))
     return total
 
 
-def _mixed(hashes: Hashes) -> Hashes:
+def _mix(hashes: Hashes) -> Hashes:
     """Spread the bits of numbers over all 64 (splitmix64's last steps)."""
     hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -223,7 +223,7 @@ def _note_keys(registers: npt.NDArray[np.uint8], batch: pa.RecordBatch) -> None:
         hashes = hashes[hashes > 0]
     if not len(hashes):
         return
-    mixed = _mixed(hashes)
+    mixed = _mix(hashes)
     rest = mixed >> np.uint64(_BITS)
     # The position of the lowest set bit, by its power of two, which floats represent exactly.
     lowest = (rest & (~rest + np.uint64(1))) | np.uint64(1 << 50)
@@ -232,7 +232,7 @@ def _note_keys(registers: npt.NDArray[np.uint8], batch: pa.RecordBatch) -> None:
     np.maximum.at(registers, (mixed & np.uint64(_REGISTERS - 1)).astype(np.intp), ranks)
 
 
-def _joined(left: bytes, right: bytes) -> bytes:
+def _join(left: bytes, right: bytes) -> bytes:
     if not left or not right:
         return left or right
     return np.maximum(np.frombuffer(left, np.uint8), np.frombuffer(right, np.uint8)).tobytes()

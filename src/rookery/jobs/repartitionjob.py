@@ -13,7 +13,7 @@ from rookery.direct.blockinglog import BlockingLog
 from rookery.direct.place import ClusterAddress
 from rookery.jobs.move.slicecutters import OffsetCutter, find_topics
 from rookery.jobs.move.topicfill import FillRequest, FillTarget, fill
-from rookery.jobs.move.topics import kept_configs
+from rookery.jobs.move.topics import select_configs
 from rookery.jobs.progress import Ledger
 from rookery.jobs.report import JobReport, JobRun
 from rookery.jobs.tasks import slots
@@ -54,5 +54,5 @@ def repartition(
         cutter = OffsetCutter(
             log=log, topics=[topic], tasks=slots(spark), slice_bytes=into.slice_bytes
         )
-        filling = FillRequest(NAME, place, [source], ledger, cutter, kept_configs(source))
+        filling = FillRequest(NAME, place, [source], ledger, cutter, select_configs(source))
         return fill(spark, log, filling, into, run or JobRun())

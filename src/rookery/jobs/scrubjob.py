@@ -260,7 +260,7 @@ async def _check_objects(log: DirectLog, object_ids: frozenset[int]) -> _ScrubRe
 
     suspects = await _suspects(log, rows, note)
     named = _places(rows)
-    confirmed = await _confirmed(log, suspects)
+    confirmed = await _confirm(log, suspects)
     spans = {suspect.span for suspect in confirmed}
     sound = [row for row in named if not _is_within(row, spans)]
     return _ScrubResult(
@@ -316,7 +316,7 @@ async def _suspects(log: DirectLog, rows: RowTable, note: Any) -> list[Suspect]:
     return await ObjectCheck(sources, log.state, rows, {}, note, is_quick=False).run()
 
 
-async def _confirmed(log: DirectLog, suspects: list[Suspect]) -> list[Suspect]:
+async def _confirm(log: DirectLog, suspects: list[Suspect]) -> list[Suspect]:
     """Check suspects again in newer states until their rows no longer move; return the faults."""
     confirmed: list[Suspect] = []
     for _ in range(_ROUNDS):

@@ -227,7 +227,7 @@ class PartitionLog:
                 continue
             try:
                 known = parse_producers(path.read_bytes(), str(path))
-                listed = [abort for segment in self.segments for abort in segment.aborted()]
+                listed = [abort for segment in self.segments for abort in segment.read_aborted()]
             except Corrupt as error:
                 self._note(path, error)
                 continue

@@ -95,7 +95,7 @@ class LogFileSegment:
                 self._times = parse_times(data, self.base_offset)
         return self._times or []
 
-    def aborted(self) -> list[LoggedAbort]:
+    def read_aborted(self) -> list[LoggedAbort]:
         """Read the aborted transactions that end in this segment.
 
         Raises:
@@ -253,12 +253,12 @@ def _read_index(path: Path, entry_bytes: int) -> bytes | None:
     """Read the used part of an index file; None if it does not exist."""
     try:
         with path.open("rb", buffering=0) as file:
-            return _used(file.fileno(), entry_bytes)
+            return _read_used(file.fileno(), entry_bytes)
     except FileNotFoundError:
         return None
 
 
-def _used(descriptor: int, entry_bytes: int) -> bytes:
+def _read_used(descriptor: int, entry_bytes: int) -> bytes:
     # A running broker preallocates megabytes of zeros after the last entry.
     used = bytearray()
     while block := os.pread(descriptor, _INDEX_BLOCKS * entry_bytes, len(used)):

@@ -83,10 +83,10 @@ class Location(Secret):
     def shown(self) -> str:
         """The text with its secrets hidden."""
         plain = _PASSWORD.sub(rf"\1:{HIDDEN}@", self.reveal())
-        return _OPTION.sub(_hidden, plain)
+        return _OPTION.sub(_hide, plain)
 
 
-def _hidden(option: re.Match[str]) -> str:
+def _hide(option: re.Match[str]) -> str:
     name = option[1]
     return f"{name}={HIDDEN}" if is_secret(name) else option[0]
 

@@ -272,7 +272,7 @@ class CallQueue:
                 return call
         return None
 
-    def answered(self, frame: Frame) -> QueuedCall:
+    def match_response(self, frame: Frame) -> QueuedCall:
         """Return the request that a response belongs to.
 
         Raises:

@@ -176,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self.flow.transport
         return None if transport is None else transport.get_extra_info(name)
 
-    def authenticated(self, principal: str) -> None:
+    def set_principal(self, principal: str) -> None:
         """Set the principal; this completes the handshake and allows larger requests."""
         self.session.principal = principal
         self.flow.state.on(ConnectionEvent.ADMIT)
@@ -274,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._splitter.pending:
             self.flow.touch()
         self._budget.receive(nbytes)
-        self._splitter.received(nbytes)
+        self._splitter.note_received(nbytes)
         self.flow.advance()
 
     def eof_received(self) -> bool:

@@ -105,7 +105,7 @@ class HttpServer:
         self._is_empty.clear()
         return has_room
 
-    def lost(self, session: HttpSession) -> None:
+    def remove(self, session: HttpSession) -> None:
         """Remove a session."""
         self._sessions.discard(session)
         if not self._sessions:
@@ -188,16 +188,16 @@ def health_route(checks: Checks, warnings: Checks | None = None) -> Route:
     """
 
     async def respond(request: HttpRequest) -> Response:  # noqa: ARG001 (a route's form)
-        problems = _failing(checks)
+        problems = _find_problems(checks)
         status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
         answer: dict[str, object] = {"ok": not problems, "problems": problems}
-        if failing := _failing(warnings or {}):
+        if failing := _find_problems(warnings or {}):
             answer["warnings"] = failing
         return as_json(answer, status)
 
     return respond
 
 
-def _failing(checks: Checks) -> dict[str, str]:
+def _find_problems(checks: Checks) -> dict[str, str]:
     problems = {name: check() for name, check in checks.items()}
     return {name: problem for name, problem in problems.items() if problem}

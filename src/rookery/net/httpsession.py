@@ -68,7 +68,7 @@ class SessionHost(Protocol):
     def admit(self, session: HttpSession) -> bool:
         """Register a new session; return whether there is room for it."""
 
-    def lost(self, session: HttpSession) -> None:
+    def remove(self, session: HttpSession) -> None:
         """Remove a session."""
 
     def begin(self, request: HttpRequest, send: Callable[[Response], None]) -> None:
@@ -164,14 +164,14 @@ class HttpSession(asyncio.Protocol):
         """Continue when the client has read its response."""
         self._is_unread = False
         if self._phase is _Phase.SENDING:
-            self._sent()
+            self._on_sent()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the reason does not matter)
         """Remove the client."""
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
-        self._server.lost(self)
+        self._server.remove(self)
 
     # Requests and responses.
 
@@ -208,9 +208,9 @@ class HttpSession(asyncio.Protocol):
         self._read(is_wanted=False)
         self._write(data)
         if not self._is_unread:
-            self._sent()
+            self._on_sent()
 
-    def _sent(self) -> None:
+    def _on_sent(self) -> None:
         if self._is_last:
             self._leave()
             return

@@ -193,7 +193,7 @@ class Listener:
             if connection.is_made:
                 connection.close()
             else:
-                self._lost(connection)
+                self._on_lost(connection)
         try:
             async with asyncio.timeout(grace_ms / 1000):
                 await self._is_empty.wait()
@@ -284,7 +284,7 @@ class Listener:
             self._handler, self._settings.connection, self._budget, self._chunks, self._answers
         )
         connection.when_made = self._admitting
-        connection.when_lost(lambda: self._lost(connection))
+        connection.when_lost(lambda: self._on_lost(connection))
         self.connections.add(connection)
         self._host_of[connection] = host
         self._is_empty.clear()
@@ -316,9 +316,9 @@ class Listener:
             log.info("a connection could not be established: %s", error, extra={"client": peer})
             if connection in self.connections:
                 _release(connection, error)
-            self._lost(connection)
+            self._on_lost(connection)
 
-    def _lost(self, connection: Connection) -> None:
+    def _on_lost(self, connection: Connection) -> None:
         self.connections.discard(connection)
         # A connection can be lost twice: at the end of its handshake, and by itself.
         host = self._host_of.pop(connection, None)

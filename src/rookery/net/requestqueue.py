@@ -274,7 +274,7 @@ class RequestQueue:
 
     def adopt(self, request: QueuedRequest) -> None:
         """Add a request that was started elsewhere and holds no bytes."""
-        request.when_settled = self._settled
+        request.when_settled = self._on_settled
         self._add(request)
 
     def write(self, rest: bytes) -> None:
@@ -322,13 +322,13 @@ class RequestQueue:
             answer.size = size
             self._add(answer)
             if answer.is_settled:
-                self._settled(answer)
+                self._on_settled(answer)
                 self.collect()
             else:
-                answer.when_settled = self._settled
+                answer.when_settled = self._on_settled
         elif answer is not None and not isinstance(answer, (list, tuple)):
             request = QueuedRequest(size)
-            request.when_settled = self._settled
+            request.when_settled = self._on_settled
             self._add(request)
             request.wait(answer)
             if request.is_settled:
@@ -354,7 +354,7 @@ class RequestQueue:
         self.unanswered_bytes += request.size
         self._budget.start(request.size)
 
-    def _settled(self, request: QueuedRequest) -> None:
+    def _on_settled(self, request: QueuedRequest) -> None:
         """Handle the arrival of an awaited response."""
         if request.error is not None:
             self._hooks.refuse(request.error)

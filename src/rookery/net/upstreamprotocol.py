@@ -122,7 +122,7 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Deliver the responses that have arrived."""
-        self.splitter.received(nbytes)
+        self.splitter.note_received(nbytes)
         self._deliver()
 
     def pause_writing(self) -> None:
@@ -206,13 +206,13 @@ class UpstreamProtocol(asyncio.BufferedProtocol):
             while (
                 self.can_take and not self.is_closed and (frame := self.splitter.take()) is not None
             ):
-                self._answered(frame)
+                self._on_answer(frame)
         except ProtocolError as error:
             log.warning("closing the connection to %s: %s", self.name, error)
             self.break_off(str(error))
 
-    def _answered(self, frame: Frame) -> None:
-        call = self.calls.answered(frame)
+    def _on_answer(self, frame: Frame) -> None:
+        call = self.calls.match_response(frame)
         if call.is_done:
             self.late_answers += 1
             return

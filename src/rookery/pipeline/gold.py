@@ -52,7 +52,7 @@ def make_gold(spark: SparkSession, engine: BatchEngine) -> list[str]:
         if last is None or not note.is_of(last.batch):
             batch = last.batch + 1 if last else 0
             # A concurrent run may have used an older silver; the next run corrects that.
-            with _explained(gold):
+            with _explain_errors(gold):
                 is_made = _make(spark, gold, BatchName(name, engine.origin.query, batch))
             if is_made:
                 note.write(batch)
@@ -61,7 +61,7 @@ def make_gold(spark: SparkSession, engine: BatchEngine) -> list[str]:
 
 
 @contextmanager
-def _explained(gold: Gold) -> Iterator[None]:
+def _explain_errors(gold: Gold) -> Iterator[None]:
     """Name the gold table whose SQL failed, and report that the other tables are complete."""
     from pyspark.errors import PySparkException  # noqa: PLC0415 (it takes a second)
 

@@ -136,7 +136,7 @@ class Manifests:
         query = "1" + SystemRandom().token(6).hex()
         origin = PipelineOrigin(query, SystemClock().now_ms(), starts, topics or {})
         try:
-            self._folder.create(_ORIGIN, _written(asdict(origin)))
+            self._folder.create(_ORIGIN, _write_json(asdict(origin)))
         except Conflict:
             stored = self.origin()
             if stored is not None:
@@ -168,7 +168,7 @@ class Manifests:
             Conflict: another run of this pipeline has written it.
         """
         try:
-            self._folder.create(_key(manifest.batch), _written(asdict(manifest)))
+            self._folder.create(_key(manifest.batch), _write_json(asdict(manifest)))
         except Conflict:
             raise Conflict(
                 f"pipeline state {self._folder.name}: batch {manifest.batch} already exists, so"
@@ -178,7 +178,7 @@ class Manifests:
     def finish(self, batch: int) -> None:
         """Record that a batch is committed to all of its tables."""
         with suppress(Conflict):
-            self._folder.create(_key(batch, _FINISHED), _written({}))
+            self._folder.create(_key(batch, _FINISHED), _write_json({}))
 
     def is_finished(self, batch: int) -> bool:
         """Return whether a batch is recorded as finished; it can be complete without a record."""
@@ -218,5 +218,5 @@ def _key(batch: int, prefix: str = _BATCHES) -> str:
     return f"{prefix}{batch:020}.json"
 
 
-def _written(value: dict[str, Any]) -> bytes:
+def _write_json(value: dict[str, Any]) -> bytes:
     return json.dumps({"format": _FORMAT, **value}, separators=(",", ":")).encode()

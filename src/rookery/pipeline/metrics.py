@@ -97,13 +97,13 @@ class MetricsFile:
             if value is not None:
                 values[f'freshness_seconds{{quantile="{quantile}"}}'] = value / 1000
         for phase, took in metrics.phases_ms.items():
-            values[f'phase_seconds{{phase="{_escaped(phase)}"}}'] = took / 1000
+            values[f'phase_seconds{{phase="{_escape(phase)}"}}'] = took / 1000
         for partition, lag in metrics.lag.items():
-            values[f'lag{{partition="{_escaped(partition)}"}}'] = lag
+            values[f'lag{{partition="{_escape(partition)}"}}'] = lag
         if metrics.watermark_ms is not None:
             values["watermark_seconds"] = metrics.watermark_ms / 1000
         for table, sizes in metrics.files.items():
-            label = f'{{table="{_escaped(table)}"}}'
+            label = f'{{table="{_escape(table)}"}}'
             values[f"new_files{label}"] = len(sizes)
             values[f"new_file_bytes{label}"] = sum(sizes)
             values[f"largest_new_file_bytes{label}"] = max(sizes, default=0)
@@ -148,5 +148,5 @@ def _lines(pipeline: str, values: Mapping[str, float]) -> Iterator[str]:
         yield f'{metric}{{pipeline="{pipeline}"{rest} {value}\n'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -29,7 +29,7 @@ def lines(series: Series, unit: str) -> str:
     frame = _Frame(points, unit)
     parts = [frame.axes()]
     for number, curve in enumerate(series.values()):
-        path = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in _thinned(curve))
+        path = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in _thin(curve))
         colour = _colour(number)
         parts.append(
             f'<polyline fill="none" stroke="{colour}" stroke-width="1.6" points="{path}"/>'
@@ -46,7 +46,7 @@ def stacks(series: Series, unit: str) -> str:
             columns.setdefault(x, [0.0] * len(names))[number] = y
     if not columns:
         return _nothing()
-    shown = _thinned(sorted(columns.items()))
+    shown = _thin(sorted(columns.items()))
     frame = _Frame([(x, sum(values)) for x, values in shown], unit)
     width = max((_WIDTH - _LEFT) / len(shown) - 1, 1)
     parts = [frame.axes()]
@@ -112,7 +112,7 @@ class _Frame:
         return "".join(parts)
 
 
-def _thinned(points: Sequence[tuple[float, T]]) -> list[tuple[float, T]]:
+def _thin(points: Sequence[tuple[float, T]]) -> list[tuple[float, T]]:
     """Thin out points if there are more than can be displayed."""
     step = max(1, -(-len(points) // _MAX_POINTS))
     return list(points[::step])

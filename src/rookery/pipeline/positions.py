@@ -27,7 +27,7 @@ def starts(source: Source) -> PipelinePosition:
     opened, subjects = _look(source)
     ends = opened.run(position.resolve(opened.log, subjects, is_committed=True))
     names = {subject.topic.id: subject.topic.name for subject in subjects}
-    return _named(names, ends)
+    return _name_topics(names, ends)
 
 
 def next_batch(source: Source, reached: PipelinePosition) -> StreamOffset:
@@ -37,8 +37,10 @@ def next_batch(source: Source, reached: PipelinePosition) -> StreamOffset:
         Conflict: a topic was created again, and `on-data-loss` is `fail`.
     """
     _, subjects = _look(source)
-    if replaced := _replaced(subjects, reached.topics):
-        words = f"{_listed(replaced)} deleted and created again since the pipeline's last batch"
+    if replaced := _find_replaced(subjects, reached.topics):
+        words = (
+            f"{_list_topics(replaced)} deleted and created again since the pipeline's last batch"
+        )
         if source.on_data_loss == "fail":
             raise Conflict(
                 f"{words}: what it had not read of the old is lost. To let it read the new from the"
@@ -60,9 +62,9 @@ def check_same(source: Source, topics: Ids, what: str) -> None:
         Conflict: a topic was created again, so the records to read no longer exist.
     """
     _, subjects = _look(source)
-    if replaced := _replaced(subjects, topics):
+    if replaced := _find_replaced(subjects, topics):
         raise Conflict(
-            f"{what}: {_listed(replaced)} deleted and created again; the old records are lost"
+            f"{what}: {_list_topics(replaced)} deleted and created again; the old records are lost"
         )
 
 
@@ -93,25 +95,25 @@ def batch_end(
         offset: the end that the source reports.
     """
     known = {parse_uuid_text(topic_id): name for name, topic_id in before.topics.items()}
-    ends, topics = _named({**known, **names}, offset.next)
+    ends, topics = _name_topics({**known, **names}, offset.next)
     return PipelinePosition({**before.ends, **ends}, {**before.topics, **topics})
 
 
 def _look(
     source: Source, *, is_strict: bool = True
 ) -> tuple[BlockingLog, list[SubscribedPartition]]:
-    opened = blockinglog.shared(source.place())
+    opened = blockinglog.open_shared(source.place())
     state = opened.run(opened.log.barrier())
     return opened, DirectSubscription(source.topics).find(state, is_strict=is_strict)
 
 
-def _replaced(subjects: Iterable[SubscribedPartition], topics: Ids) -> list[str]:
+def _find_replaced(subjects: Iterable[SubscribedPartition], topics: Ids) -> list[str]:
     """Return the names of topics whose id has changed."""
     current = {subject.topic.name: uuid_text(subject.topic.id) for subject in subjects}
     return sorted(name for name, known in topics.items() if current.get(name, known) != known)
 
 
-def _listed(names: list[str]) -> str:
+def _list_topics(names: list[str]) -> str:
     return f"topic {names[0]} was" if len(names) == 1 else f"topics {', '.join(names)} were"
 
 
@@ -123,7 +125,7 @@ def _next(subject: SubscribedPartition, reached: PipelinePosition) -> int:
     return reached.ends.get(topic.name, {}).get(str(partition.index), beginning)
 
 
-def _named(
+def _name_topics(
     names: Mapping[bytes, str], offsets: Mapping[tuple[bytes, int], int]
 ) -> PipelinePosition:
     ends: dict[str, dict[str, int]] = {}

@@ -21,7 +21,7 @@ from rookery.pipeline.reprocess.migration import Migration, migrations
 from rookery.tables import batchorder
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName
-from rookery.tables.schemas import merged
+from rookery.tables.schemas import merge_schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +63,7 @@ def prove_gold(spark: SparkSession, plan: BatchPlan) -> None:
         if there is not None:
             renamed = renames(there.names, columns.names)
             kept = [field for field in there if field.name not in renamed]
-            columns = merged(sink_key(sink), pa.schema(kept), columns)
+            columns = merge_schemas(sink_key(sink), pa.schema(kept), columns)
         for name in names:
             _empty_view(spark, name, columns)
     for gold in plan.pipeline.gold:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rookery.clock import SystemClock
 from rookery.pipeline.batch.engine import BatchEngine, BatchPlan, Hook, Reread
-from rookery.pipeline.batch.keyroutes import routed
+from rookery.pipeline.batch.keyroutes import route_rows
 from rookery.pipeline.batch.sparktasks import on_spark
 from rookery.pipeline.batch.storedrows import StoredRows
 from rookery.pipeline.declaration.spec import Pipeline, Source
@@ -73,7 +73,7 @@ def open_engine(
         engine.hook = hook
     if spark is not None:
         engine.run_tasks = on_spark(spark)
-        engine.reread = reading_again(spark, engine)
+        engine.reread = make_reread(spark, engine)
     engine.recover()
     return engine
 
@@ -83,15 +83,17 @@ def add_lag(engine: BatchEngine, on_batch: OnBatch) -> OnBatch:
 
     def receive(metrics: BatchMetrics) -> None:
         # A topic may have been deleted. The next batch decides whether that ends the run.
-        metrics.lag = lag(engine.pipeline.source, engine.reached(), is_strict=False)
+        metrics.lag = lag(engine.pipeline.source, engine.read_position(), is_strict=False)
         on_batch(metrics)
 
     return receive
 
 
-def reading_again(spark: SparkSession, engine: BatchEngine) -> Reread:
+def make_reread(spark: SparkSession, engine: BatchEngine) -> Reread:
     """Return a function that reads rows of an engine's source again."""
-    return lambda begin, end: routed(engine.plan, rows_between(spark, engine.pipeline, begin, end))
+    return lambda begin, end: route_rows(
+        engine.plan, rows_between(spark, engine.pipeline, begin, end)
+    )
 
 
 def run_pipeline(
@@ -109,12 +111,12 @@ def run_pipeline(
     """
     engine = open_engine(pipeline, hook, spark, on_batch)
     upkeep = UpkeepThread(pipeline)
-    batches = _batches(spark, pipeline.source, engine.reached(), pace)
+    batches = _batches(spark, pipeline.source, engine.read_position(), pace)
     with closing(upkeep), closing(batches):
         for rows, end in batches:
             if engine.plan.may_grow:
                 engine.plan = BatchPlan.of(pipeline, engine.plan)
-            metrics = engine.run(routed(engine.plan, rows), end)
+            metrics = engine.run(route_rows(engine.plan, rows), end)
             if metrics is not None:
                 engine.on_batch(metrics)
                 upkeep.after(metrics.batch)

@@ -32,7 +32,7 @@ def keep_up(pipeline: Pipeline, clock: Clock | None = None) -> dict[str, UpkeepR
     )
     now = (clock or SystemClock()).now_ms()
     # A batch with a manifest will be committed, even weeks later, so its files must be kept.
-    waiting = _waiting(pipeline)
+    waiting = _find_waiting(pipeline)
     done = {}
     for sink in pipeline.sinks:
         if sink.format != "topic":
@@ -48,7 +48,7 @@ def _place(location: str) -> str:
     return location.partition("?")[0]
 
 
-def _waiting(pipeline: Pipeline) -> dict[str, frozenset[str]]:
+def _find_waiting(pipeline: Pipeline) -> dict[str, frozenset[str]]:
     """Return the files of batches that may not be committed yet, by table.
 
     These are the last batch of each chain of manifests, and all batches of a rebuild that can

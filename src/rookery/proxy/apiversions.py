@@ -15,7 +15,7 @@ from rookery.net.session import ClientSession
 from rookery.proxy.passage import PassageTable
 from rookery.wire.buffer import Buffer
 from rookery.wire.codec import decode, read_request, response_frame
-from rookery.wire.frame import RESPONSE_MINIMUM, Frame, renumbered
+from rookery.wire.frame import RESPONSE_MINIMUM, Frame, renumber
 from rookery.wire.messages.api_versions import (
     API_VERSIONS,
     ApiVersion,
@@ -49,14 +49,14 @@ def intersect_versions(answer: ApiVersionsResponse, passages: PassageTable) -> b
     supported = [
         SupportedFeatureKey(name=each.name, min_version=levels.start, max_version=levels[-1])
         for each in answer.supported_features
-        if (levels := _known_levels(each.name, each.min_version, each.max_version))
+        if (levels := _intersect_levels(each.name, each.min_version, each.max_version))
     ]
     finalized = [
         FinalizedFeatureKey(
             name=each.name, min_version_level=levels.start, max_version_level=levels[-1]
         )
         for each in answer.finalized_features
-        if (levels := _known_levels(each.name, each.min_version_level, each.max_version_level))
+        if (levels := _intersect_levels(each.name, each.min_version_level, each.max_version_level))
     ]
     before = answer.api_keys, answer.supported_features, answer.finalized_features
     answer.api_keys, answer.supported_features = versions, supported
@@ -64,7 +64,7 @@ def intersect_versions(answer: ApiVersionsResponse, passages: PassageTable) -> b
     return (versions, supported, finalized) != before
 
 
-def _known_levels(name: str, lowest: int, highest: int) -> range:
+def _intersect_levels(name: str, lowest: int, highest: int) -> range:
     """Return the levels of a feature that both know.
 
     The cluster may work at a level above those that the proxy knows. Clients then use the highest
@@ -132,4 +132,4 @@ def change_versions(
     answer = decode(ApiVersionsResponse, version, body)
     if intersect_versions(answer, passages):
         return response_frame(API_VERSIONS, version, correlation_id, answer)
-    return renumbered(frame, correlation_id)
+    return renumber(frame, correlation_id)

@@ -42,7 +42,7 @@ from rookery.proxy.linkstate import (
 from rookery.proxy.ownrequests import BrokerLine
 from rookery.proxy.passage import Passage, PassageTable
 from rookery.wire.acks import wants_no_answer
-from rookery.wire.buffer import Buffer, joined
+from rookery.wire.buffer import Buffer, join_parts
 from rookery.wire.codec import (
     API_VERSIONS_KEY,
     peek,
@@ -50,7 +50,7 @@ from rookery.wire.codec import (
     read_response,
     response_frame,
 )
-from rookery.wire.frame import Frame, renumbered
+from rookery.wire.frame import Frame, renumber
 from rookery.wire.message import Message
 
 
@@ -86,7 +86,7 @@ class LinkEntry(Protocol):
             Whether the response has changed.
         """
 
-    def advertised(self, node_id: int) -> Address | None:
+    def find_address(self, node_id: int) -> Address | None:
         """Return the address of a broker; None if it has none."""
 
 
@@ -232,16 +232,16 @@ class ClientLink:
             hint = partial(self._change_hints, passage, correlation_id)
             return upstream.relay(parts, correlation_id, options, hint)
         if passage.has_addresses:
-            future = upstream.submit(parts, _unchanged, options)
-            return self._change_addresses(passage, correlation_id, joined(parts), future)
+            future = upstream.submit(parts, _keep, options)
+            return self._change_addresses(passage, correlation_id, join_parts(parts), future)
         return upstream.relay(parts, correlation_id, options)
 
     def _change_hints(self, passage: Passage, correlation_id: int, frame: Frame) -> list[Buffer]:
         """Return a response with the proxy's addresses; most have none and pass unchanged."""
         response = read_response(passage.api, passage.version, frame)
-        if replace_hints(response, self._entry.advertised):
+        if replace_hints(response, self._entry.find_address):
             return response_frame(passage.api, passage.version, correlation_id, response)
-        return renumbered(frame, correlation_id)
+        return renumber(frame, correlation_id)
 
     async def _change_addresses(
         self, passage: Passage, correlation_id: int, request: Buffer, future: Awaitable[Frame]
@@ -256,7 +256,7 @@ class ClientLink:
         check_surplus(api, version, read_request(api, request)[1], response)
         if await self._entry.rewrite(response):
             return response_frame(api, version, correlation_id, response)
-        return renumbered(frame, correlation_id)
+        return renumber(frame, correlation_id)
 
     def drain(self) -> None:
         """Take no more requests; close both ends when those in flight are answered."""
@@ -272,6 +272,6 @@ class ClientLink:
         self.drain()
 
 
-def _unchanged(frame: Frame) -> Frame:
+def _keep(frame: Frame) -> Frame:
     """Return a response as it came."""
     return frame

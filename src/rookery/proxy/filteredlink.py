@@ -258,7 +258,7 @@ class FilteredLink:
             answer = await awaited
             if answer is None or not steps:
                 return answer
-            passage, frame = request.passage, _joined(answer)
+            passage, frame = request.passage, _join(answer)
             request.context.response_size = len(frame)
             response = read_response(passage.api, passage.version, frame)
             sent.check(passage, response)
@@ -319,7 +319,7 @@ class FilteredLink:
         earlier = request.response_steps(before=outcome.position)
         if not earlier:
             return answer
-        context.response_size = len(_joined(answer))
+        context.response_size = len(_join(answer))
         return self._filter_response(request, earlier, response, answer)
 
     def _refuse(self, request: FilteredRequest, failure: FilterOutcome) -> Answer:
@@ -342,6 +342,6 @@ def _misshapen(request: FilteredRequest, error: Exception) -> FilterOutcome:
     return blame(request.context, None, fault, error)
 
 
-def _joined(answer: list[Buffer] | tuple[Buffer, ...]) -> Buffer:
+def _join(answer: list[Buffer] | tuple[Buffer, ...]) -> Buffer:
     """Return a response without its length, as one buffer."""
     return memoryview(b"".join(answer))[PREFIX_BYTES:]

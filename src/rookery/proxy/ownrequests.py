@@ -139,7 +139,7 @@ class OwnRequests:
             response = await self._line.call(api, version, changed)
             last = None
         else:
-            response = _settled(context, request, outcome)
+            response = _settle(context, request, outcome)
             last = outcome.position
         steps = [
             step
@@ -149,7 +149,7 @@ class OwnRequests:
         outcome = await self._run(steps, context, response)
         if isinstance(outcome.verdict, Forward):
             return outcome.verdict.message or response  # type: ignore[return-value] # of this API
-        return _settled(context, request, outcome)  # type: ignore[no-any-return] # of this API
+        return _settle(context, request, outcome)  # type: ignore[no-any-return] # of this API
 
     async def _run(
         self, steps: Sequence[FilterStep], context: FilterContext, message: Message
@@ -160,7 +160,7 @@ class OwnRequests:
         return await outcome if inspect.isawaitable(outcome) else outcome
 
 
-def _settled(context: FilterContext, request: Message, outcome: FilterOutcome) -> Any:
+def _settle(context: FilterContext, request: Message, outcome: FilterOutcome) -> Any:
     """Return the response of a filter.
 
     Raises:

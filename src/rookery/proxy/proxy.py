@@ -11,7 +11,7 @@ from rookery.proxy.filterapi import Filter
 from rookery.proxy.filterload import load_filters
 from rookery.proxy.nodes.presence import PROBE_INTERVAL_MS
 from rookery.proxy.operation.addresscheck import check_addresses
-from rookery.proxy.operation.clusterfiles import digest_files, touched_clusters
+from rookery.proxy.operation.clusterfiles import digest_files, find_touched
 from rookery.proxy.operation.settingowner import SettingOwner
 from rookery.proxy.operation.settingschange import SettingsChange, compare
 from rookery.proxy.processshare import ProcessShare
@@ -90,7 +90,7 @@ class Proxy:
         """
         async with self._changing:
             files = digest_files(settings)
-            change = compare(self.settings, settings, touched_clusters(self._files, files))
+            change = compare(self.settings, settings, find_touched(self._files, files))
             closed = [self._clusters[name] for name in change.closed]
             released = [address for each in closed for address in each.listeners.addresses()]
             prepared: dict[str, VirtualCluster] = {}

@@ -82,7 +82,7 @@ class ClusterListenerSettings(ListenerConfig):
     """With `nodes = "proxy"`: the addresses of the instances for clients of this listener, by node
     id."""
 
-    def advertised(self, port: int) -> Address:
+    def choose_address(self, port: int) -> Address:
         """Return the address for clients of a port: the first one, or that of a broker."""
         return Address(self.advertise or self.address.host, port)
 
@@ -273,15 +273,15 @@ class ProxySettings(VirtualClusterSettings):
     def from_json(cls, given: dict[str, Any]) -> ProxySettings:
         """Return the settings that `dataclasses.asdict` gave."""
         clusters = {
-            name: VirtualClusterSettings(**{**each, **_nested(each)})
+            name: VirtualClusterSettings(**{**each, **_convert_nested(each)})
             for name, each in given["clusters"].items()
         }
         filters = {name: FilterSettings(**each) for name, each in given["filter"].items()}
         tables = {"clusters": clusters, "filter": filters}
-        return cls(**{**given, **_nested(given), **tables})
+        return cls(**{**given, **_convert_nested(given), **tables})
 
 
-def _nested(given: dict[str, Any]) -> dict[str, Any]:
+def _convert_nested(given: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a virtual cluster that JSON has in another form."""
     return {
         "filters": tuple(given["filters"]),

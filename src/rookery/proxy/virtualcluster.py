@@ -19,7 +19,7 @@ from rookery.proxy.direct.relayrules import relay_rules
 from rookery.proxy.filterapi import Filter
 from rookery.proxy.nodes.brokernodes import REFRESH_INTERVAL_MS, BrokerNodes
 from rookery.proxy.nodes.nodelink import NodeLink
-from rookery.proxy.nodes.routes import refused_apis
+from rookery.proxy.nodes.routes import list_refused_apis
 from rookery.proxy.operation.filterhealth import FilterHealth
 from rookery.proxy.passage import PassageTable, mirror_passages
 from rookery.proxy.processshare import ProcessShare
@@ -268,4 +268,4 @@ def _find_passages(settings: VirtualClusterSettings, filters: Sequence[Filter]) 
             raise ConfigError('needs `nodes = "proxy"`', name="virtual")
         return mirror_passages(filters)
     find = virtual_passages if settings.virtual else mirror_passages
-    return find(filters, refused_apis())
+    return find(filters, list_refused_apis())

@@ -18,7 +18,7 @@ from typing import Any
 from rookery.errors import ConfigError
 from rookery.model.address import Address, parse_address
 from rookery.proxy.operation.addresscheck import check_addresses
-from rookery.proxy.operation.clusterfiles import digest_files, touched_clusters
+from rookery.proxy.operation.clusterfiles import digest_files, find_touched
 from rookery.proxy.operation.settingowner import ListenerOwner, SettingOwner
 from rookery.proxy.operation.settingschange import compare
 from rookery.proxy.operation.settingsreload import (
@@ -72,7 +72,7 @@ class ProxyWorkers:
             settings = await asyncio.to_thread(source.read)
             check_proxy_exposure(settings)
             files = digest_files(settings)
-            change = compare(self._settings, settings, touched_clusters(self._files, files))
+            change = compare(self._settings, settings, find_touched(self._files, files))
             await self._change(change.settings)
         except ConfigError as error:
             problem = str(source.locate(error))

@@ -132,7 +132,7 @@ class BatchHeader(NamedTuple):
         """Whether an idempotent producer wrote the batch."""
         return self.producer_id > NO_PRODUCER_ID
 
-    def appended_at(self, time_ms: int) -> BatchHeader:
+    def with_append_time(self, time_ms: int) -> BatchHeader:
         """Return the header for a topic with LogAppendTime: one time applies to all records."""
         return self._replace(attributes=self.attributes | LOG_APPEND_TIME, max_timestamp=time_ms)
 
@@ -169,7 +169,7 @@ def validate(records: Buffer) -> list[BatchHeader]:
     """
     headers, fault, at = kernel.scan(records, _PRODUCED)
     if fault == _BROKEN:
-        raise _broken(records, at)
+        raise _find_fault(records, at)
     if fault:
         raise _error(fault, at, from_producer=True)
     if not headers:
@@ -312,7 +312,7 @@ _FAULTS = {
 }
 
 
-def _broken(records: Buffer, at: int) -> ApiError:
+def _find_fault(records: Buffer, at: int) -> ApiError:
     """Walk the records again to determine which one is broken, and why."""
     header = parse(records, at)
     try:

@@ -208,7 +208,7 @@ def _unsnappy(data: memoryview, limit: int) -> bytes | bytearray:
     library = _library("cramjam", "cramjam").snappy
     output = _Output(limit)
     for block in xerial.blocks(data) if xerial.is_framed(data) else [data]:
-        output.expect(xerial.stated_size(block))
+        output.expect(xerial.read_size(block))
         output.add(bytes(library.decompress_raw(block)))
     return output.whole()
 

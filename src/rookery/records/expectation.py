@@ -95,7 +95,7 @@ class Expectation(NamedTuple):
                 return index
         return len(self.extents) - 1
 
-    def starting(self, position: int, base_offset: int, *, is_exact: bool) -> Expectation:
+    def start_at(self, position: int, base_offset: int, *, is_exact: bool) -> Expectation:
         """Return the same expectation for the bytes from a later position on."""
         index = self.extent_at(position)
         return self._replace(

@@ -36,7 +36,7 @@ def serve(data: Buffer, expected: Expectation, offset: int) -> Scan:
     if later is expected:
         return scanned
     return (
-        scanned.moved(first.data, by) if _is_certain(scanned, later) else first._replace(headers=[])
+        scanned.shift(first.data, by) if _is_certain(scanned, later) else first._replace(headers=[])
     )
 
 
@@ -61,7 +61,7 @@ def examine(data: Buffer, expected: Expectation, starts: Sequence[int] = ()) -> 
         if later is None:
             return
         by = later.position - expected.position
-        scanned = _whole(scan(view[by:], later), later).moved(view, by)
+        scanned = _whole(scan(view[by:], later), later).shift(view, by)
         yield scanned
 
 
@@ -85,15 +85,15 @@ def _after(
     is_known = damage.end < stop and not expected.is_atomic
     if damage.end and is_known and frame(view, damage.end - expected.position):
         offset = damage.end_offset if is_assigned else damage.offset
-        return expected.starting(damage.end, offset, is_exact=is_assigned)
+        return expected.start_at(damage.end, offset, is_exact=is_assigned)
     if damage.end != stop:
         for start in starts:
             if damage.position < start < stop:
-                return expected.starting(start, damage.offset, is_exact=False)
+                return expected.start_at(start, damage.offset, is_exact=False)
     if stop >= min(expected.end, expected.position + len(view)):
         return None
     is_exact = expected.rule is not OffsetRule.SPARSE or expected.is_exact
-    return expected.starting(stop, expected.extents[index + 1].base_offset, is_exact=is_exact)
+    return expected.start_at(stop, expected.extents[index + 1].base_offset, is_exact=is_exact)
 
 
 def _lead_to(

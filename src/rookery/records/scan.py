@@ -98,7 +98,7 @@ class Scan(NamedTuple):
         first = bisect_left(headers, offset, key=lambda header: header.last_offset)
         return self._replace(headers=headers[first:])
 
-    def moved(self, data: memoryview, by: int) -> Scan:
+    def shift(self, data: memoryview, by: int) -> Scan:
         """Return the scan with positions in a buffer that ends with this scan's data."""
         headers = [header._replace(position=header.position + by) for header in self.headers]
         return self._replace(data=data, headers=headers, end=self.end + by)
@@ -113,7 +113,7 @@ def scan(data: Buffer, expected: Expectation) -> Scan:
     limit = expected.end - expected.position
     if len(view) > limit:
         view = view[:limit]
-    covered = _covered(view, expected) if expected.crcs else len(view)
+    covered = _count_intact(view, expected) if expected.crcs else len(view)
     rules = batches.HEADERS_ONLY if expected.is_covered else batches.STORED
     rows, fault, at = kernel.scan(view[:covered], rules)
     headers, offset, damage = _WALKS[expected.rule](rows, expected)
@@ -123,7 +123,7 @@ def scan(data: Buffer, expected: Expectation) -> Scan:
     elif damage is None and fault:
         damage = _faulty(view, expected, at, offset, batches.reason(fault))
     elif damage is None and covered < len(view):
-        damage = _uncovered(expected, covered)
+        damage = _describe_damage(expected, covered)
     if damage is not None and expected.is_atomic:
         headers, offset = _before_extent(headers, expected, damage)
     end = headers[-1].end if headers else 0
@@ -231,7 +231,9 @@ def _compare(rows: list[RawHeader], expected: Expectation) -> _Walk:
         is_long = base_offset + row[_DELTA] >= last or end > stop
         if is_early or is_long or (epoch_at is not None and row[_EPOCH] != epoch_at(base_offset)):
             return _Walk(
-                headers, offset, _misplaced(row, expected, offset, extent, is_early=is_early)
+                headers,
+                offset,
+                _describe_misplaced(row, expected, offset, extent, is_early=is_early),
             )
         headers.append(_new(BatchHeader, row))
         offset, must_equal = base_offset + row[_DELTA] + 1, is_dense
@@ -242,7 +244,7 @@ def _compare(rows: list[RawHeader], expected: Expectation) -> _Walk:
     return _Walk(headers, offset, BatchDamage(max(extent.position, start), base, reason))
 
 
-def _misplaced(
+def _describe_misplaced(
     row: RawHeader, expected: Expectation, offset: int, extent: ExtentLike, *, is_early: bool
 ) -> BatchDamage:
     """Return the damage of a batch with wrong offsets or a wrong epoch."""
@@ -280,7 +282,7 @@ def _misfit(offset: int, last: int, excess: int) -> str:
     return f"its batches end at offset {offset}, the log says {last}"
 
 
-def _covered(view: memoryview, expected: Expectation) -> int:
+def _count_intact(view: memoryview, expected: Expectation) -> int:
     """Return the number of bytes before the first extent whose CRC is wrong."""
     for extent, crc in zip(expected.extents, expected.crcs, strict=True):
         begin = extent.position - expected.position
@@ -290,7 +292,7 @@ def _covered(view: memoryview, expected: Expectation) -> int:
     return len(view)
 
 
-def _uncovered(expected: Expectation, at: int) -> BatchDamage:
+def _describe_damage(expected: Expectation, at: int) -> BatchDamage:
     extent = expected.extents[expected.extent_at(expected.position + at)]
     reason = f"these {extent.size} bytes are damaged: their CRC-32C is not the one in the index"
     return BatchDamage(extent.position, extent.base_offset, reason)

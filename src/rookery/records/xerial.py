@@ -47,7 +47,7 @@ def blocks(data: memoryview) -> list[memoryview]:
     return pieces
 
 
-def stated_size(block: memoryview) -> int:
+def read_size(block: memoryview) -> int:
     """Read the decompressed size that a raw block states.
 
     Raises:

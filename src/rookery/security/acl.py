@@ -108,7 +108,7 @@ class AclBinding:
             PermissionType(stored.permission),
         )
 
-    def stored(self) -> StoredAcl:
+    def to_stored(self) -> StoredAcl:
         """Return the rule with Kafka's numbers."""
         return StoredAcl(
             int(self.resource_type),
@@ -142,7 +142,7 @@ class AclFilter:
     operation: Operation | None = None
     permission: PermissionType | None = None
 
-    def stored(self) -> StoredAclFilter:
+    def to_stored(self) -> StoredAclFilter:
         """Return the filter with Kafka's numbers."""
         return StoredAclFilter(
             int(self.resource_type or ANY),

@@ -107,7 +107,7 @@ class _Table:
         self.lengths: tuple[int, ...] = source.lengths if source else ()
         """The lengths of all prefixes, longest first."""
 
-    def covering(self, name: str) -> Iterator[_Group]:
+    def find_covering(self, name: str) -> Iterator[_Group]:
         """Return the groups whose pattern covers a name, the most specific first."""
         literals = self.groups[PatternType.LITERAL]
         prefixes = self.groups[PatternType.PREFIXED]
@@ -167,7 +167,7 @@ class AclRules:
         self._memo: dict[_Question, AclDecision] = {}
         self._change(rules, ())
 
-    def changed(
+    def change(
         self, *, add: Iterable[AclBinding] = (), remove: Iterable[AclBinding] = ()
     ) -> AclRules:
         """Return the rules after a change; rules are removed first.
@@ -192,8 +192,8 @@ class AclRules:
 
     def select(self, choice: AclFilter) -> list[AclBinding]:
         """Return the rules that a filter matches, sorted by resource."""
-        wanted = choice.stored()
-        return sorted(rule for rule in self._bindings if wanted.matches(rule.stored()))
+        wanted = choice.to_stored()
+        return sorted(rule for rule in self._bindings if wanted.matches(rule.to_stored()))
 
     def decide(
         self,
@@ -232,9 +232,9 @@ class AclRules:
         bit = 1 << operation
         allowing: AclBinding | None = None
         is_covered = False
-        for group in self._covering(resource):
+        for group in self._find_covering(resource):
             is_covered = True
-            for entry in _applying(group, principal, host):
+            for entry in _find_applying(group, principal, host):
                 if entry.operations & bit:
                     if entry.is_deny:
                         return AclDecision(allowed=False, rule=entry.rule, reason=AclReason.DENIED)
@@ -260,7 +260,7 @@ class AclRules:
             return False
         rules = [
             entry.rule
-            for entry in _applying(table.principals, principal, host)
+            for entry in _find_applying(table.principals, principal, host)
             if entry.rule.operation in (operation, Operation.ALL)
         ]
         denied = {_pattern(rule) for rule in rules if rule.permission is PermissionType.DENY}
@@ -272,9 +272,9 @@ class AclRules:
             not _is_dominated(pattern, denied) for pattern in allowed
         )
 
-    def _covering(self, resource: ProtectedResource) -> Iterable[_Group]:
+    def _find_covering(self, resource: ProtectedResource) -> Iterable[_Group]:
         table = self._tables.get(resource.type)
-        return () if table is None else table.covering(resource.name)
+        return () if table is None else table.find_covering(resource.name)
 
     def _change(self, add: Iterable[AclBinding], remove: Iterable[AclBinding]) -> None:
         added = dict.fromkeys(add)
@@ -332,7 +332,7 @@ def _pattern(rule: AclBinding) -> _Pattern:
     return rule.pattern_type, rule.name
 
 
-def _applying(group: _Group, principal: str, host: str) -> Iterator[_Entry]:
+def _find_applying(group: _Group, principal: str, host: str) -> Iterator[_Entry]:
     """Return the entries of a group that apply to a client."""
     for who in (principal, ANYONE):
         for entry in group.get(who, ()):

@@ -35,10 +35,10 @@ def read_token(path: str) -> str:
 
 def require_token(routes: Routes, token: str) -> Routes:
     """Return routes that answer only requests with the token."""
-    return {name: _guarded(route, f"Bearer {token}".encode()) for name, route in routes.items()}
+    return {name: _guard(route, f"Bearer {token}".encode()) for name, route in routes.items()}
 
 
-def _guarded(route: Route, expected: bytes) -> Route:
+def _guard(route: Route, expected: bytes) -> Route:
     async def answer(request: HttpRequest) -> Response:
         given = request.headers.get("authorization", "").encode()
         if not hmac.compare_digest(given, expected):

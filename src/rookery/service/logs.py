@@ -30,7 +30,7 @@ class LogfmtFormatter(logging.Formatter):
             "msg": record.getMessage(),
         }
         pairs.update((key, value) for key, value in vars(record).items() if key not in _USUAL)
-        line = " ".join(f"{key}={_quoted(str(value))}" for key, value in pairs.items())
+        line = " ".join(f"{key}={_quote(str(value))}" for key, value in pairs.items())
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -41,7 +41,7 @@ def set_up(level: str, **always: object) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     is_plain = text.isprintable() and text and not set(text) & set(' "=')
     if is_plain:
         return text

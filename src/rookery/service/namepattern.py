@@ -55,7 +55,7 @@ class NamePattern:
         """Return whether the pattern matches the whole name."""
         return self._compiled.fullmatch(_encode(name)) is not None
 
-    def matching(self, names: Iterable[str]) -> list[str]:
+    def select(self, names: Iterable[str]) -> list[str]:
         """Return the names that the pattern matches completely.
 
         Raises:

@@ -71,17 +71,17 @@ class StopRequest:
         """Stop at the usual signals; the second one ends the process immediately."""
         for number in SIGNALS:
             if number == signal.SIGHUP and self.when_hung_up is not None:
-                self._loop.add_signal_handler(number, self._hung_up)
+                self._loop.add_signal_handler(number, self._on_hangup)
                 continue
             # `nohup` makes the process ignore the end of its terminal.
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._loop.add_signal_handler(number, self._signalled, number)
+                self._loop.add_signal_handler(number, self._on_signal, number)
 
-    def _hung_up(self) -> None:
+    def _on_hangup(self) -> None:
         if self.when_hung_up is not None and not self.wanted.is_set():
             self.when_hung_up()
 
-    def _signalled(self, number: signal.Signals) -> None:
+    def _on_signal(self, number: signal.Signals) -> None:
         if self.wanted.is_set():
             log.warning("stopping at once, after a second signal", extra={"signal": number.name})
             os._exit(FAILED)

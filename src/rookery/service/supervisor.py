@@ -74,18 +74,18 @@ class _Worker:
             problem = f"worker {self.number} has not replied within {_REPLY_SECONDS:.0f} s"
             return {"error": problem, "name": ""}
 
-    def replied(self, reply: Reply) -> None:
+    def on_reply(self, reply: Reply) -> None:
         """Settle the oldest question, whose asker may have given up."""
         if self._replies:
             future = self._replies.popleft()
             if not future.done():
                 future.set_result(reply)
 
-    def ended(self) -> None:
+    def on_end(self) -> None:
         """Settle all questions: the process is gone, and the next one begins with the orders."""
         self.is_ready = False
         while self._replies:
-            self.replied(_ACCEPTED)
+            self.on_reply(_ACCEPTED)
 
     def orders(self) -> bytes:
         """Return the first line of input for a new process."""
@@ -230,7 +230,7 @@ class Supervisor:
             self._ready(worker, json.loads(line))
         replies = asyncio.create_task(self._read_replies(worker, process.stdout, begun_with))
         code = await process.wait()
-        worker.ended()
+        worker.on_end()
         replies.cancel()
         await asyncio.gather(replies, return_exceptions=True)
         process.stdin.close()
@@ -246,7 +246,7 @@ class Supervisor:
             self._catching_up.add(task)
             task.add_done_callback(self._catching_up.discard)
         while line := await output.readline():
-            worker.replied(json.loads(line))
+            worker.on_reply(json.loads(line))
 
     def _ready(self, worker: _Worker, report: Report) -> None:
         worker.report = report

@@ -33,7 +33,7 @@ class LaterOrders:
         self._part = b""
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
 
-    def received(self, data: bytes) -> None:
+    def on_data(self, data: bytes) -> None:
         """Take bytes of the standard input."""
         *lines, self._part = (self._part + data).split(b"\n")
         for line in lines:
@@ -102,7 +102,7 @@ async def _work(work: Work, orders: dict[str, Any], later: LaterOrders) -> int:
 def _watch_supervisor(stop: StopRequest, later: LaterOrders) -> None:
     stdin = sys.stdin.fileno()
     if data := os.read(stdin, 65_536):
-        later.received(data)
+        later.on_data(data)
         return
     asyncio.get_running_loop().remove_reader(stdin)
     if not stop.wanted.is_set():

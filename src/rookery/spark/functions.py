@@ -67,18 +67,18 @@ def decode(  # noqa: PLR0913 (each is a setting of some decoder)
 
     asked = None if registry is None else SchemaRegistry(registry)
     settings = DecoderSettings(schema, asked, subject, version, message, function)
-    task = _Task(decoder, _pinned(settings))
+    task = _Task(decoder, _pin_version(settings))
     kind = from_arrow_type(task.type)
     udf: Any = cast("Any", functions).arrow_udf(_as_function(task), kind)
     decoded = cast("Column", udf(functions.col(column) if isinstance(column, str) else column))
-    return _parsed(decoded) if isinstance(schema, str) and _is_variant(decoder, schema) else decoded
+    return _parse(decoded) if isinstance(schema, str) and _is_variant(decoder, schema) else decoded
 
 
 def _is_variant(decoder: str, schema: str) -> bool:
     return decoder == "json" and variant.is_named(schema)
 
 
-def _parsed(decoded: Column) -> Column:
+def _parse(decoded: Column) -> Column:
     """Convert text that is known to be JSON to Spark's VARIANT, with Spark's own parser."""
     from pyspark.sql import functions  # noqa: PLC0415
 
@@ -99,7 +99,7 @@ def _as_function(task: _Task) -> Any:
     return run
 
 
-def _pinned(settings: DecoderSettings) -> DecoderSettings:
+def _pin_version(settings: DecoderSettings) -> DecoderSettings:
     """Resolve the latest version to a number, so that all executors use the same one."""
     if settings.registry is None or settings.subject is None or settings.version is not None:
         return settings
@@ -118,12 +118,10 @@ class _Task:
         # The settings as bytes are a cache key: a process that runs many tasks opens the decoder
         # once.
         self._settings: bytes = cast("Any", cloudpickle).dumps((decoder, settings))
-        self.type = pa.struct(
-            [(VALUE, storable(_opened(self._settings).type)), (ERROR, pa.string())]
-        )
+        self.type = pa.struct([(VALUE, storable(_open(self._settings).type)), (ERROR, pa.string())])
 
     def __call__(self, column: Array) -> Array:
-        result = _opened(self._settings).decode(column)
+        result = _open(self._settings).decode(column)
         reasons: list[str | None] = [None] * len(column)
         for bad in result.bad:
             reasons[bad.row] = bad.reason
@@ -135,7 +133,7 @@ class _Task:
 
 
 @lru_cache(maxsize=64)
-def _opened(settings: bytes) -> Decoder:
+def _open(settings: bytes) -> Decoder:
     from pyspark import cloudpickle  # noqa: PLC0415
 
     return open_decoder(*cloudpickle.loads(settings))

@@ -45,7 +45,7 @@ def find_java(environ: Mapping[str, str], cache: Path | None = None) -> Path:
         ConfigError: there is none, or the Java in JAVA_HOME cannot run Spark.
     """
     if environ.get("JAVA_HOME"):
-        return _named(Path(environ["JAVA_HOME"]))
+        return _check_named(Path(environ["JAVA_HOME"]))
     too_old = []
     for home in _homes(environ):
         version = java_version(home)
@@ -76,7 +76,7 @@ def java_version(home: Path) -> int:
     return int(match[1]) if match and not done.returncode else 0
 
 
-def _named(home: Path) -> Path:
+def _check_named(home: Path) -> Path:
     version = java_version(home)
     if version >= OLDEST:
         return home

@@ -61,7 +61,7 @@ def _add(spark: SparkSession, extension: Extension) -> None:
     if f"{extension.package}.{extension.name}" in str(present):
         return
     try:
-        added = present.prepended(_compiled(spark, extension))
+        added = present.prepended(_compile(spark, extension))
     except Py4JError as error:
         text = f"Spark {spark.version} {extension.without}: {error}"
         warnings.warn(text, RuntimeWarning, stacklevel=4)
@@ -69,7 +69,7 @@ def _add(spark: SparkSession, extension: Extension) -> None:
     getattr(methods, f"{extension.hook}_$eq")(added)
 
 
-def _compiled(spark: SparkSession, extension: Extension) -> Any:
+def _compile(spark: SparkSession, extension: Extension) -> Any:
     """Compile a class; return an instance for a session."""
     gateway: Any = spark.sparkContext._gateway
     jvm = gateway.jvm

@@ -112,7 +112,7 @@ class RawOptions:
             return None
         number = _whole(value)
         if not number:
-            raise ConfigError(f"{name}={shown(value)}: must be a whole number from 1 on")
+            raise ConfigError(f"{name}={shorten(value)}: must be a whole number from 1 on")
         return number
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
@@ -129,7 +129,7 @@ class RawOptions:
             return None
         number = _whole(value)
         if number is None:
-            raise ConfigError(f"{name}={shown(value)}: must be milliseconds since 1970-01-01 UTC")
+            raise ConfigError(f"{name}={shorten(value)}: must be milliseconds since 1970-01-01 UTC")
         return number
 
     def duration(self, name: str, default_ms: int) -> int:
@@ -139,14 +139,14 @@ class RawOptions:
             return default_ms
         match = _DURATION.fullmatch(value)
         if match is None:
-            raise ConfigError(f"{name}={shown(value)}: write it as 30s, 15m or 1h")
+            raise ConfigError(f"{name}={shorten(value)}: write it as 30s, 15m or 1h")
         return int(match[1]) * _UNITS_MS[match[2] or "ms"]
 
 
 def numbers(name: str, value: str, least: int) -> PerPartition:
     """Parse a number for each partition: {"topic": {"0": 23}}."""
     wrong = ConfigError(
-        f'{name}={shown(value)}: write earliest, latest or JSON such as {{"topic": {{"0": 23}}}}'
+        f'{name}={shorten(value)}: write earliest, latest or JSON such as {{"topic": {{"0": 23}}}}'
     )
     by_topic: dict[str, dict[int, int]] = {}
     for topic, many in json_object(name, value).items():
@@ -168,9 +168,9 @@ def json_object(name: str, value: str) -> dict[str, object]:
     try:
         parsed = json.loads(value)
     except ValueError as error:
-        raise ConfigError(f"{name}={shown(value)}: not JSON: {error}") from None
+        raise ConfigError(f"{name}={shorten(value)}: not JSON: {error}") from None
     if not isinstance(parsed, dict):
-        raise ConfigError(f"{name}={shown(value)}: must be a JSON object with topics in it")
+        raise ConfigError(f"{name}={shorten(value)}: must be a JSON object with topics in it")
     return parsed
 
 
@@ -180,7 +180,7 @@ def _whole(text: str) -> int | None:
     return number if 0 <= number <= _MOST else None
 
 
-def shown(value: str) -> str:
+def shorten(value: str) -> str:
     """Return an option's value for a message, truncated if it is long."""
     return repr(value) if len(value) <= _SHOWN else f"{value[:_SHOWN]!r}…"
 

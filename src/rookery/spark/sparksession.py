@@ -188,7 +188,7 @@ def _start(
     ours = settings_for(master or (given or {}).get("spark.master", "local[*]"), tunings)
     made = {name: value for name, value in ours.items() if name not in (given or {})}
     chosen = {**made, **settings, **sent}
-    _warn_of(_lacking_now(chosen), "the Spark that already runs here")
+    _warn_of(_find_lacking(chosen), "the Spark that already runs here")
     environ = os.environ  # noqa: TID251 (it is sent on)
     path = python_path(tunings, environ.get(PATH))
     variables = {} if path is None else {PATH: path}
@@ -217,7 +217,7 @@ def _connect(
     except ImportError as error:
         raise ConfigError(f"a Connect session needs more packages ({error}): {_INSTALL}") from error
     wanted = {**WORKER_SETTINGS, **_settings_of(choose_tunings(settings)), **settings}
-    missing = _differing(wanted, lambda name: spark.conf.get(name, None))
+    missing = _find_differing(wanted, lambda name: spark.conf.get(name, None))
     _warn_of(missing, f"the Connect server {remote}")
     return spark
 
@@ -237,15 +237,15 @@ def _is_running() -> bool:
     return SparkContext._active_spark_context is not None
 
 
-def _lacking_now(wanted: Mapping[str, str]) -> dict[str, str]:
+def _find_lacking(wanted: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that can no longer be applied to a Spark that runs in this process."""
     from pyspark import SparkContext  # noqa: PLC0415
 
     running = SparkContext._active_spark_context
-    return _differing(wanted, running.getConf().get) if running else {}
+    return _find_differing(wanted, running.getConf().get) if running else {}
 
 
-def _differing(wanted: Mapping[str, str], get: Callable[[str], str | None]) -> dict[str, str]:
+def _find_differing(wanted: Mapping[str, str], get: Callable[[str], str | None]) -> dict[str, str]:
     fixed = {name: value for name, value in wanted.items() if not _is_sql(name) and name != SETTING}
     return {name: value for name, value in fixed.items() if get(name) != value}
 

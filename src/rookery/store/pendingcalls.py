@@ -57,10 +57,10 @@ class PendingCalls:
             self._error = str(error)
             raise
         except Exception:
-            self._answered()  # a rejection is a response
+            self._on_answer()  # a rejection is a response
             raise
         else:
-            self._answered()
+            self._on_answer()
         finally:
             # Not `reset`: a coroutine that is dropped unfinished ends in another context.
             _CURRENT.set(outer)
@@ -70,7 +70,7 @@ class PendingCalls:
         """Record why an attempt failed that will be retried."""
         self._error = reason
 
-    def _answered(self) -> None:
+    def _on_answer(self) -> None:
         self._failing = None
         self._error = ""
 

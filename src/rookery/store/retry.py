@@ -64,20 +64,20 @@ class StoreRetrier:
             except (BaseError, OSError, InconclusiveResponse) as error:  # A time-out is an OSError.
                 note(summary(error))
                 if (reason := permanent_reason(error)) is not None:
-                    raise self._failed(kind, key, reason, error) from error
+                    raise self._make_error(kind, key, reason, error) from error
                 tried += 1
                 passed_ms = self._clock.monotonic_ms() - began_ms
                 if passed_ms + pause_ms >= self._patience.deadline_ms:
                     times = f"{tried} attempts in {passed_ms} ms failed"
-                    raise self._failed(kind, key, times, error) from error
+                    raise self._make_error(kind, key, times, error) from error
             except BaseException as error:
                 # The client library panics if an endpoint from the environment has no scheme.
                 if is_panic(error):
-                    raise self._failed(kind, key, BAD_ENDPOINT, error) from error
+                    raise self._make_error(kind, key, BAD_ENDPOINT, error) from error
                 raise
             RETRIES.labels(kind).inc()
             await asyncio.sleep(self._random.jitter(pause_ms, _SPREAD) / 1000)
             pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)
 
-    def _failed(self, kind: str, key: str, what: str, error: BaseException) -> Unavailable:
+    def _make_error(self, kind: str, key: str, what: str, error: BaseException) -> Unavailable:
         return Unavailable(f"store {self._name}: cannot {kind} {key!r}: {what} ({summary(error)})")

@@ -64,10 +64,10 @@ def cost_per_gb(prices: Prices) -> float:
 
 def counts() -> dict[str, float]:
     """Return the requests of this process by kind, including retries."""
-    return {kind: _made(kind) for kind in KINDS}
+    return {kind: _count_requests(kind) for kind in KINDS}
 
 
-def _made(kind: str) -> float:
+def _count_requests(kind: str) -> float:
     return REQUESTS.labels(kind).value + RETRIES.labels(kind).value
 
 

@@ -29,12 +29,12 @@ def is_new(table: str, last: BatchName | None, name: BatchName) -> bool:
     return name.batch > last.batch
 
 
-def written(name: BatchName) -> str:
+def format_batch(name: BatchName) -> str:
     """Return the text that a table stores for a batch, under the pipeline's name."""
     return f"{name.query}:{name.batch}"
 
 
 def read(pipeline: str, text: str) -> BatchName:
-    """Parse the text that `written` returned."""
+    """Parse the text that `format_batch` returned."""
     query, _, batch = text.rpartition(":")
     return BatchName(pipeline, query, int(batch))

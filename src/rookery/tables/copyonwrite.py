@@ -26,7 +26,7 @@ from rookery.errors import Error
 from rookery.records import murmur
 from rookery.tables import parquetfiles
 from rookery.tables.folder import TableFolder
-from rookery.tables.latest import change_schema, kept, latest
+from rookery.tables.latest import change_schema, latest, select_remaining
 from rookery.tables.port import DataFile, Run, Upsert
 
 MAX_BUCKETS: Final = 1024
@@ -42,7 +42,7 @@ class Swap(NamedTuple):
     added: list[DataFile]
 
 
-def upserted(
+def upsert_rows(
     folder: TableFolder,
     live: Sequence[DataFile],
     changes: Sequence[DataFile],
@@ -132,7 +132,7 @@ class _Split:
         rows = parquetfiles.rows(self.work.folder, self.file, schema)
         batches = (batch for batch in rows if batch.num_rows)
         return parquetfiles.stage_parted(
-            self.work.folder, _parted(batches, self.work.keys, self.count), schema, _attempt("part")
+            self.work.folder, _divide(batches, self.work.keys, self.count), schema, _attempt("part")
         )
 
 
@@ -163,11 +163,11 @@ class _LatestRows:
     def __call__(self) -> _ChangedFiles:
         work, last = self.work, self.rows()
         return _ChangedFiles(
-            self._written(kept(last, work.schema, work.upsert), work.schema, "upserted"),
-            self._written(last.select(list(work.keys)), work.key_schema, "keys"),
+            self._write(select_remaining(last, work.schema, work.upsert), work.schema, "upserted"),
+            self._write(last.select(list(work.keys)), work.key_schema, "keys"),
         )
 
-    def _written(self, rows: pa.Table, schema: pa.Schema, kind: str) -> list[DataFile]:
+    def _write(self, rows: pa.Table, schema: pa.Schema, kind: str) -> list[DataFile]:
         batches = rows.select(schema.names).to_batches(max_chunksize=1 << 16)
         return parquetfiles.stage(self.work.folder, batches, schema, _attempt(kind))
 
@@ -191,8 +191,8 @@ class _Rewrite:
             stays[_matches(own, changed, self.work.keys)] = False
         if stays.all():
             return Swap([], [])
-        left = _left(
-            parquetfiles.decoded(self.work.folder, self.file, data, self.work.schema), stays
+        left = _filter_rows(
+            parquetfiles.decode_rows(self.work.folder, self.file, data, self.work.schema), stays
         )
         attempt = _attempt("rewritten")
         return Swap(
@@ -212,24 +212,24 @@ def _matches(own: pa.Table, changed: pa.Table, keys: Sequence[str]) -> Any:
     return matches[_AT].to_numpy()
 
 
-def _left(batches: Iterator[pa.RecordBatch], stays: Any) -> Iterator[pa.RecordBatch]:
+def _filter_rows(batches: Iterator[pa.RecordBatch], stays: Any) -> Iterator[pa.RecordBatch]:
     at = 0
     for batch in batches:
         yield batch.filter(pa.array(stays[at : at + batch.num_rows]))
         at += batch.num_rows
 
 
-def _parted(
+def _divide(
     batches: Iterator[pa.RecordBatch], keys: Sequence[str], count: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield rows by the bucket of their keys; the order within a bucket is preserved."""
     for batch in batches:
-        buckets = _hashed(batch, keys, count)
+        buckets = _hash(batch, keys, count)
         for bucket in np.unique(buckets):
             yield int(bucket), batch.filter(pa.array(buckets == bucket))
 
 
-def _hashed(batch: pa.RecordBatch, keys: Sequence[str], count: int) -> Any:
+def _hash(batch: pa.RecordBatch, keys: Sequence[str], count: int) -> Any:
     texts = [_text(batch.column(batch.schema.get_field_index(key))) for key in keys]
     compute: Any = pc  # its stubs know fewer overloads than there are
     joined = compute.binary_join_element_wise(*texts, pa.scalar(b"\0", pa.binary()))

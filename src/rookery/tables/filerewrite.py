@@ -32,7 +32,7 @@ def compactions(live: Sequence[DataFile], policy: UpkeepPolicy) -> Iterator[list
         yield group
 
 
-def compacted(
+def compact_files(
     folder: TableFolder,
     group: Sequence[DataFile],
     batches: Iterable[pa.RecordBatch],
@@ -43,12 +43,12 @@ def compacted(
     return Swap(list(group), parquetfiles.stage(folder, batches, schema, attempt))
 
 
-def renamed_schema(schema: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
+def rename_schema(schema: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
     """Return the schema with renamed columns."""
     return pa.schema([field.with_name(columns.get(field.name, field.name)) for field in schema])
 
 
-def renamed(
+def rename_columns(
     folder: TableFolder,
     live: Iterable[DataFile],
     schema: pa.Schema,
@@ -59,7 +59,7 @@ def renamed(
 
     `written` has the files of an earlier attempt, by the file that they replace.
     """
-    swap, after = Swap([], []), renamed_schema(schema, columns)
+    swap, after = Swap([], []), rename_schema(schema, columns)
     for file in live:
         if file.path not in written:
             rows = (

@@ -24,7 +24,7 @@ from rookery.tables import copyonwrite, parquetfiles
 from rookery.tables.copyonwrite import Swap
 from rookery.tables.folder import TableFolder
 from rookery.tables.port import DataFile, Run, Upsert
-from rookery.tables.schemas import merged, named
+from rookery.tables.schemas import merge_schemas, set_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class IcebergFiles:
         schema = self.readable(columns)
         for file in files:
             if file.path in foreign:
-                yield from self._unmarked(file, foreign[file.path], schema)
+                yield from self._read_unmarked(file, foreign[file.path], schema)
             else:
                 yield from parquetfiles.rows(self.folder, file, schema)
 
@@ -77,7 +77,7 @@ class IcebergFiles:
         ids = {field.name: field.field_id for field in self.table.schema().fields}
         return pa.schema(
             [
-                named(field, ids[field.name], names.get(ids[field.name], ()))
+                set_names(field, ids[field.name], names.get(ids[field.name], ()))
                 if field.name in ids
                 else field
                 for field in columns
@@ -91,7 +91,7 @@ class IcebergFiles:
             for path, task in self._foreign(files).items()
         }
 
-    def upserted(
+    def upsert(
         self, changes: Sequence[DataFile], columns: pa.Schema, upsert: Upsert, run: Run
     ) -> Swap:
         """Rewrite the files that changes touch.
@@ -101,10 +101,10 @@ class IcebergFiles:
         """
         live = {file.path: file for file in self.live()}
         foreign = self._foreign(list(live.values()))
-        copies = {path: self._copied(live[path]) for path in foreign}
+        copies = {path: self._copy(live[path]) for path in foreign}
         read = [copy for path, file in live.items() for copy in copies.get(path, [file])]
         schema = self.readable(columns)
-        swap = copyonwrite.upserted(self.folder, read, changes, schema, upsert, run)
+        swap = copyonwrite.upsert_rows(self.folder, read, changes, schema, upsert, run)
         touched = {file.path for file in swap.removed}
         removed = [file for path, file in live.items() if path in touched]
         for path, parts in copies.items():
@@ -114,7 +114,7 @@ class IcebergFiles:
                 swap.added.extend(left)
         return Swap(removed, swap.added)
 
-    def _unmarked(
+    def _read_unmarked(
         self, file: DataFile, task: FileScanTask, schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that are not marked as deleted.
@@ -132,12 +132,12 @@ class IcebergFiles:
         with io.new_input(address).open() as source:
             data = source.read()
         begin = 0
-        for batch in parquetfiles.decoded(self.folder, file, data, schema):
+        for batch in parquetfiles.decode_rows(self.folder, file, data, schema):
             end = begin + batch.num_rows
             yield batch.filter(pc.invert(pc.is_in(pa.array(range(begin, end)), deleted)))
             begin = end
 
-    def _copied(self, file: DataFile) -> list[DataFile]:
+    def _copy(self, file: DataFile) -> list[DataFile]:
         attempt = f"copied-{SystemRandom().token(8).hex()}"
         rows = self.rows([file])
         return parquetfiles.stage(self.folder, rows, columns_of(self.table), attempt)
@@ -175,10 +175,10 @@ class IcebergFiles:
 def columns_of(table: Table) -> pa.Schema:
     """Return a table's columns."""
     kept = schema_to_pyarrow(table.schema(), include_field_ids=False)
-    return merged(table.name()[-1], None, kept)
+    return merge_schemas(table.name()[-1], None, kept)
 
 
-def detached(table: Table) -> Table:
+def detach_table(table: Table) -> Table:
     """Return a loaded table without its catalog, so that it can be sent to other hosts."""
     return StaticTable(
         table.name(), table.metadata, table.metadata_location, table.io, NoopCatalog("detached")

@@ -108,13 +108,13 @@ class _Split:
     def __call__(self) -> list[PartitionFile]:
         data = self.folder.read(self.file.path)
         sources = parquetfiles.columns(self.folder, self.file, data, self._sources())
-        values, numbers = _grouped(sources, self.schema, self.spec)
+        values, numbers = _group(sources, self.schema, self.spec)
         if len(values) == 1:
             return [PartitionFile(self.file, values[0])]
-        rows = parquetfiles.decoded(self.folder, self.file, data, self.columns)
+        rows = parquetfiles.decode_rows(self.folder, self.file, data, self.columns)
         attempt = f"partition-{SystemRandom().token(8).hex()}"
         staged = parquetfiles.stage_parted(
-            self.folder, _parted(rows, numbers), self.columns, attempt
+            self.folder, _divide(rows, numbers), self.columns, attempt
         )
         return [
             PartitionFile(file, values[number])
@@ -131,7 +131,7 @@ class _Split:
         return pa.schema([column for column in self.columns if column.name in roots])
 
 
-def _grouped(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> tuple[list[Any], Any]:
+def _group(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> tuple[list[Any], Any]:
     """Return the partitions of rows, and the partition number of each row."""
     known: list[list[Any]] = []
     codes = np.zeros((rows.num_rows, len(spec.fields)), dtype=np.int64)
@@ -140,14 +140,14 @@ def _grouped(rows: pa.Table, schema: Schema, spec: PartitionSpec) -> tuple[list[
         column: Any = rows[path[0]]
         for name in path[1:]:
             column = pc.struct_field(column, name)
-        values, codes[:, at] = _transformed(column, schema, partition_field)
+        values, codes[:, at] = _transform(column, schema, partition_field)
         known.append(values)
     unique, numbers = np.unique(codes, axis=0, return_inverse=True)
     partitions = [tuple(known[at][code] for at, code in enumerate(row)) for row in unique]
     return partitions, numbers.reshape(-1)
 
 
-def _transformed(
+def _transform(
     column: Any, schema: Schema, partition_field: PartitionField
 ) -> tuple[list[Any], Any]:
     """Return the distinct values of a partition field, and the index of each row's value."""
@@ -178,7 +178,7 @@ def _path(schema: Schema, partition_field: PartitionField, columns: pa.Schema) -
     return [name] if name in columns.names else name.split(".")
 
 
-def _parted(
+def _divide(
     batches: Iterator[pa.RecordBatch], numbers: Any
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     at = 0

@@ -48,7 +48,7 @@ def latest(changes: pa.Table, upsert: Upsert) -> pa.Table:
     return changes.take(last[f"{_AT}_max"])
 
 
-def kept(changes: pa.Table, schema: pa.Schema, upsert: Upsert) -> pa.Table:
+def select_remaining(changes: pa.Table, schema: pa.Schema, upsert: Upsert) -> pa.Table:
     """Return the changes that do not delete, with the table's columns."""
     if upsert.deleted:
         deleted = pc.field(upsert.deleted)

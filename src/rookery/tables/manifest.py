@@ -80,7 +80,7 @@ def current(folder: TableFolder) -> Version:
         checkpoints = [stored.key for stored in folder.list(_CHECKPOINTS)]
         try:
             version = _read_checkpoint(folder, checkpoints[-1]) if checkpoints else Version()
-            return _followed(folder, version)
+            return _follow(folder, version)
         except NotFound:
             continue  # Upkeep has just deleted it; there is a newer one.
     raise Conflict(f"table {folder.name!r}: its log changes faster than it can be read; try again")
@@ -135,7 +135,7 @@ def entry_times(folder: TableFolder, version: Version) -> list[tuple[int, int]]:
     return [(entry.version, entry.at) for entry in entries]
 
 
-def _followed(folder: TableFolder, version: Version) -> Version:
+def _follow(folder: TableFolder, version: Version) -> Version:
     keys = [file.key for file in folder.list(_LOG) if _number(file.key) > version.version]
     for key, data in zip(keys, folder.read_all(keys), strict=True):
         entry = _read_entry(key, data)

@@ -120,7 +120,7 @@ def check(table: str, schema: pa.Schema) -> None:
         raise ConfigError(f"table {table!r}: Parquet cannot keep its columns: {error}") from error
 
 
-def written_at(path: str) -> Time | None:
+def read_stage_time(path: str) -> Time | None:
     """Return the time at which a file was staged, None if its name has another form."""
     match = _NAME.fullmatch(path)
     return Time(int(match[1])) if match else None
@@ -133,7 +133,7 @@ def sweep(
     until = now - max(policy.keep_ms, policy.orphan_ms)
     for stored in folder.list(DATA):
         is_needed = stored.key in known or stored.key in policy.staged
-        if not is_needed and (written_at(stored.key) or until) < until:
+        if not is_needed and (read_stage_time(stored.key) or until) < until:
             folder.delete(stored.key)
             done.files_deleted += 1
             done.bytes_deleted += stored.size
@@ -141,7 +141,7 @@ def sweep(
 
 def rows(folder: TableFolder, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield a file's rows, with the columns of a table that may have more columns by now."""
-    yield from decoded(folder, file, folder.read(file.path), schema)
+    yield from decode_rows(folder, file, folder.read(file.path), schema)
 
 
 def rows_of(
@@ -152,18 +152,18 @@ def rows_of(
         yield from rows(folder, file, schema)
 
 
-def decoded(
+def decode_rows(
     folder: TableFolder, file: DataFile, data: bytes, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows in a file's bytes."""
-    with _translated(folder, file), pq.ParquetFile(pa.BufferReader(data)) as parquet:
+    with _translate_errors(folder, file), pq.ParquetFile(pa.BufferReader(data)) as parquet:
         for batch in parquet.iter_batches():
             yield fit(batch, schema)
 
 
 def columns(folder: TableFolder, file: DataFile, data: bytes, schema: pa.Schema) -> pa.Table:
     """Return the selected columns of a file's bytes."""
-    with _translated(folder, file), pq.ParquetFile(pa.BufferReader(data)) as parquet:
+    with _translate_errors(folder, file), pq.ParquetFile(pa.BufferReader(data)) as parquet:
         there = parquet.schema_arrow
         indexes = [at for at in (index_of(there, field) for field in schema) if at >= 0]
         batches = parquet.iter_batches(columns=[there.field(at).name for at in indexes])
@@ -171,7 +171,7 @@ def columns(folder: TableFolder, file: DataFile, data: bytes, schema: pa.Schema)
 
 
 @contextmanager
-def _translated(folder: TableFolder, file: DataFile) -> Iterator[None]:
+def _translate_errors(folder: TableFolder, file: DataFile) -> Iterator[None]:
     try:
         yield
     except pa.ArrowInvalid as error:

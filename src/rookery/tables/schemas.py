@@ -18,7 +18,7 @@ _ID: Final = b"PARQUET:field_id"
 _NAMES: Final = b"rookery.names"
 
 
-def merged(table: str, old: pa.Schema | None, new: pa.Schema) -> pa.Schema:
+def merge_schemas(table: str, old: pa.Schema | None, new: pa.Schema) -> pa.Schema:
     """Return the columns of both, the old ones first.
 
     Raises:
@@ -44,7 +44,7 @@ def check_kept(table: str, kept: pa.Schema, schema: pa.Schema) -> None:
         ConfigError: the format changes a type, so every batch after the first would fail.
     """
     try:
-        merged(table, kept, schema)
+        merge_schemas(table, kept, schema)
     except ConfigError as error:
         raise ConfigError(f"the table's format has no such type: {error}") from None
 
@@ -61,14 +61,14 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def named(field: pa.Field[Any], number: int, names: Iterable[str]) -> pa.Field[Any]:
+def set_names(field: pa.Field[Any], number: int, names: Iterable[str]) -> pa.Field[Any]:
     """Return a column that files have under its field id, or under one of several names."""
     others = json.dumps([name for name in names if name != field.name])
     return field.with_metadata({_ID: str(number), _NAMES: others})
 
 
 def plain_names(schema: pa.Schema) -> pa.Schema:
-    """Return the columns without the metadata that `named` added."""
+    """Return the columns without the metadata that `set_names` added."""
     return pa.schema([field.remove_metadata() for field in schema])
 
 
@@ -127,7 +127,7 @@ def _wider(table: str, name: str, old: pa.DataType, new: pa.DataType) -> pa.Data
             wider: pa.DataType = max(old, new, key=ladder.index)
             return wider
     if pa.types.is_struct(old) and pa.types.is_struct(new):
-        inner = merged(f"{table}.{name}", pa.schema(list(old)), pa.schema(list(new)))
+        inner = merge_schemas(f"{table}.{name}", pa.schema(list(old)), pa.schema(list(new)))
         return pa.struct(list(inner))
     if pa.types.is_list(old) and pa.types.is_list(new):
         kind = _wider(table, f"{name}.element", old.value_type, new.value_type)

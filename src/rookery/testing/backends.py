@@ -124,7 +124,7 @@ class ProxyThread:
         )
 
 
-def stored_keys(url: str, part: str = "") -> list[str]:
+def list_keys(url: str, part: str = "") -> list[str]:
     """Return the keys of a store's objects that contain a text."""
 
     async def look() -> list[str]:

@@ -57,7 +57,7 @@ class BrokerProcess:
     @property
     def pid(self) -> int:
         """The process that was started: the broker, or the supervisor of the workers."""
-        return self._running().pid
+        return self._require_process().pid
 
     def worker_pids(self) -> list[int]:
         """Return the ids of the processes that serve clients, as of now."""
@@ -113,7 +113,7 @@ class BrokerProcess:
 
     def ended(self, within: float) -> int | None:
         """Return the exit status, waiting `within` seconds for it; None if it still runs."""
-        status = self._running().ended(within)
+        status = self._require_process().ended(within)
         if status is not None:
             self._process = None
         return status
@@ -132,7 +132,7 @@ class BrokerProcess:
         workers = self.worker_pids() if self.workers > 1 else []
         caretakers = [child for pid in (workers or [self.pid]) for child in _children(pid)]
         # The supervisor first: it would start new workers.
-        self._running().kill()
+        self._require_process().kill()
         self._process = None
         for pid in workers:
             with suppress(ProcessLookupError):
@@ -140,7 +140,7 @@ class BrokerProcess:
         for pid in (*workers, *caretakers):
             wait_gone(pid)
 
-    def _running(self) -> LoggedProcess:
+    def _require_process(self) -> LoggedProcess:
         if self._process is None:
             raise RuntimeError("the broker does not run")
         return self._process

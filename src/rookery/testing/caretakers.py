@@ -68,7 +68,7 @@ class CaretakerProcess:
         goal = len(self.reports()) + more
 
         def rounds() -> int:
-            status, done = self._running().poll(), len(self.reports())
+            status, done = self._require_process().poll(), len(self.reports())
             if status is not None and done < goal:
                 raise RuntimeError(f"the caretaker ended with {status}:\n{self.words()}")
             return done
@@ -81,30 +81,30 @@ class CaretakerProcess:
 
     def ended(self, within: float = PATIENCE_SECONDS) -> int:
         """Wait for its end, and return its exit status."""
-        status = self._running().wait(within)
+        status = self._require_process().wait(within)
         self._forget()
         return status
 
     def stop(self) -> int:
         """Stop it in order, as its broker would."""
-        stdin = self._running().stdin
+        stdin = self._require_process().stdin
         if stdin is not None:
             stdin.close()
         return self.ended()
 
     def kill(self) -> None:
         """End it at once."""
-        self._running().kill()
-        self._running().wait()
+        self._require_process().kill()
+        self._require_process().wait()
         self._forget()
 
     def pause(self) -> None:
         """Suspend it (SIGSTOP)."""
-        os.kill(self._running().pid, signal.SIGSTOP)
+        os.kill(self._require_process().pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """End `pause`."""
-        os.kill(self._running().pid, signal.SIGCONT)
+        os.kill(self._require_process().pid, signal.SIGCONT)
 
     def _agree(self, process: subprocess.Popen[bytes], seen: int) -> None:
         """Confirm its snapshots as the broker would; it trims the log up to confirmed ones only."""
@@ -117,7 +117,7 @@ class CaretakerProcess:
                     process.stdin.flush()
             sleep(_AGREE_SECONDS)
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _require_process(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise RuntimeError("the caretaker does not run")
         return self._process

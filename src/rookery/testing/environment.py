@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from rookery.errors import Unavailable
-from rookery.testing.jars import Progress, locked
+from rookery.testing.jars import Progress, hold_lock
 
 _PYTHON: Final = f"py{sys.version_info.major}{sys.version_info.minor}"
 
@@ -62,7 +62,7 @@ def install_environment(
     cache.mkdir(parents=True, exist_ok=True)
     target = cache / f"{environment.name}-{_PYTHON}"
     python = target / "bin" / "python"
-    with locked(cache / f"{target.name}.lock"):
+    with hold_lock(cache / f"{target.name}.lock"):
         # The link is broken if the Python that created it has been removed.
         if not python.exists():
             (progress or sys.stderr.write)(f"Installing {environment.name} into {target}\n")

@@ -86,7 +86,7 @@ def bundle_jars(
     if target.is_dir():
         return target
     cache.mkdir(parents=True, exist_ok=True)
-    with locked(cache / f"{bundle.folder}.lock"):
+    with hold_lock(cache / f"{bundle.folder}.lock"):
         if not target.is_dir():
             _fetch(bundle, target, progress or sys.stderr.write)
     return target
@@ -104,7 +104,7 @@ def program(name: str) -> str:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Hold a lock between processes while the block runs."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # the kernel releases it when the process dies

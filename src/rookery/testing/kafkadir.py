@@ -121,8 +121,8 @@ class _Maker:
         self._transactions("tx-one", "tx", (True, False, True, False, False, True))
         self._config("configured", {"retention.ms": "100000000", "max.message.bytes": "2000000"})
         self._config("configured", {"retention.ms": None, "flush.messages": "5"})
-        _done(self.admin.delete_topics(["gone-1", "recreated"], operation_timeout=30))
-        retry(lambda: _done(self.admin.create_topics([NewTopic("recreated", 2, 1)])))
+        _wait_all(self.admin.delete_topics(["gone-1", "recreated"], operation_timeout=30))
+        retry(lambda: _wait_all(self.admin.create_topics([NewTopic("recreated", 2, 1)])))
         self._plain("recreated", 20)
         self._delete_records("deleted", 70)
         self.server.kill()
@@ -131,18 +131,18 @@ class _Maker:
         """Continue after a crash: more records, groups, a larger topic; end in order."""
         for codec in CODECS:
             self._plain(f"codec-{codec}", 30, **{"compression.type": codec})
-        _done(self.admin.create_partitions([NewPartitions("grown", 3)]))
+        _wait_all(self.admin.create_partitions([NewPartitions("grown", 3)]))
         self._plain("grown", 60)
         self._odd_records()
         self._groups()
         self._security()
-        _done(self.admin.delete_topics(["gone-2"], operation_timeout=30))
+        _wait_all(self.admin.delete_topics(["gone-2"], operation_timeout=30))
         self.server.stop()
 
     def third(self) -> None:
         """Write in a third leader epoch, transactions of two producers among it."""
         self._transactions("tx-two", "tx", (False, True))
-        self._interleaved()
+        self._interleave()
         self._offsets_in_transactions()
         self._plain("append-time", 40)
         self._delete_records("emptied", -1)
@@ -194,7 +194,7 @@ class _Maker:
             NewTopic("gone-2", 1, 1),
             NewTopic("recreated", 1, 1),
         ]
-        _done(self.admin.create_topics(topics, operation_timeout=60))
+        _wait_all(self.admin.create_topics(topics, operation_timeout=60))
         for name in ("deleted", "emptied", "gone-1", "gone-2", "with.dots_and-dashes", "grown"):
             self._plain(name, 100)
         self._plain("tx-open", 3)
@@ -247,7 +247,7 @@ class _Maker:
             end = producer.commit_transaction if is_commit else producer.abort_transaction
             end(SECONDS)
 
-    def _interleaved(self) -> None:
+    def _interleave(self) -> None:
         """Let two transactions overlap, so that the last stable offset lags."""
         first, second = self._transactional("tx-a"), self._transactional("tx-b")
         first.begin_transaction()
@@ -276,7 +276,7 @@ class _Maker:
             places.append(TopicPartition("large", 0, offset * 100))
             consumer.commit(offsets=places, asynchronous=False)
             consumer.close()
-        _done(self.admin.delete_consumer_groups(["group-gone"], request_timeout=30))
+        _wait_all(self.admin.delete_consumer_groups(["group-gone"], request_timeout=30))
 
     def _offsets_in_transactions(self) -> None:
         for name, is_commit in (("group-yes", True), ("group-no", False)):
@@ -293,12 +293,12 @@ class _Maker:
     def _security(self) -> None:
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
         upsert = UserScramCredentialUpsertion("alice", info, b"alice-secret")
-        _done(self.admin.alter_user_scram_credentials([upsert]))
+        _wait_all(self.admin.alter_user_scram_credentials([upsert]))
         rule = AclBinding(
             ResourceType.TOPIC, "large", ResourcePatternType.LITERAL, "User:alice", "*",
             AclOperation.READ, AclPermissionType.ALLOW,
         )  # fmt: skip
-        _done(self.admin.create_acls([rule]))
+        _wait_all(self.admin.create_acls([rule]))
 
     def _config(self, topic: str, changes: dict[str, str | None]) -> None:
         entries = [
@@ -310,7 +310,7 @@ class _Maker:
             for name, value in changes.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-        _done(self.admin.incremental_alter_configs([resource]))
+        _wait_all(self.admin.incremental_alter_configs([resource]))
 
     def _delete_records(self, topic: str, offset: int) -> None:
         [deleted] = self.admin.delete_records([TopicPartition(topic, 0, offset)]).values()
@@ -346,6 +346,6 @@ class _FlushedBlock:
             return
 
 
-def _done(futures: dict[Any, Any]) -> None:
+def _wait_all(futures: dict[Any, Any]) -> None:
     for future in futures.values():
         future.result(SECONDS)

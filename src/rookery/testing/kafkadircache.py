@@ -18,7 +18,7 @@ from typing import Final
 
 from rookery.testing import kafkadir, kafkasight, properties
 from rookery.testing.folder import copy_folder
-from rookery.testing.jars import VERSION, locked
+from rookery.testing.jars import VERSION, hold_lock
 from rookery.testing.kafkadir import MadeDirectory, make
 from rookery.testing.kafkasight import ClusterSight
 
@@ -35,13 +35,13 @@ def make_cached(home: Path, cache: Path | None = None) -> MadeDirectory:
     cache = cache or Path.home() / ".cache" / "rookery"
     cache.mkdir(parents=True, exist_ok=True)
     kept = cache / f"kafkadir-{VERSION}-{_hash()}"
-    with locked(cache / f"{kept.name}.lock"):
+    with hold_lock(cache / f"{kept.name}.lock"):
         if not _is_recent(kept):
             _keep(kept)
     copy_folder(kept, home)
     # We wrote this file ourselves.
     made: MadeDirectory = pickle.loads((home / _SEEN).read_bytes())  # noqa: S301
-    return MadeDirectory(_moved(made.killed, home), _moved(made.stopped, home))
+    return MadeDirectory(_move(made.killed, home), _move(made.stopped, home))
 
 
 def _hash() -> str:
@@ -68,5 +68,5 @@ def _keep(kept: Path) -> None:
         work.rename(kept)
 
 
-def _moved(seen: ClusterSight, home: Path) -> ClusterSight:
+def _move(seen: ClusterSight, home: Path) -> ClusterSight:
     return replace(seen, folder=home / seen.folder.name)

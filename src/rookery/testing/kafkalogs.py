@@ -118,7 +118,7 @@ class Logs:
     def write(self, topic: str, partition: int, rows: pa.RecordBatch, size: int = 500) -> None:
         """Append rows in batches of `size` rows."""
         for start in range(0, rows.num_rows, size):
-            self.append(topic, {partition: packed(rows.slice(start, size))})
+            self.append(topic, {partition: pack_rows(rows.slice(start, size))})
 
     @property
     def _first(self) -> str:
@@ -166,14 +166,14 @@ class Logs:
 def rows(times: Sequence[int], value: bytes = b"%d", key: bytes | None = b"%d") -> pa.RecordBatch:
     """Make rows at these times; `%d` in key and value is the row's number."""
     columns: dict[str, pa.Array[Any]] = {
-        "key": pa.array([_numbered(key, n) for n in range(len(times))], pa.binary()),
-        "value": pa.array([_numbered(value, n) for n in range(len(times))], pa.binary()),
+        "key": pa.array([_number(key, n) for n in range(len(times))], pa.binary()),
+        "value": pa.array([_number(value, n) for n in range(len(times))], pa.binary()),
         "timestamp": pa.array(times, pa.int64()).cast(pa.timestamp("ms", "UTC")),
     }
     return pa.record_batch(columns)
 
 
-def packed(batch: pa.RecordBatch, codec: str = "none") -> bytearray:
+def pack_rows(batch: pa.RecordBatch, codec: str = "none") -> bytearray:
     """Return rows as one batch of Kafka's."""
     [made] = encode(batch, WriteSettings(codec=find_codec(codec), max_batch_bytes=2**31 - 1))
     return made
@@ -184,5 +184,5 @@ def _check(code: ErrorCode, message: str | None) -> None:
         raise ApiError(code, message or code.sentence)
 
 
-def _numbered(pattern: bytes | None, number: int) -> bytes | None:
+def _number(pattern: bytes | None, number: int) -> bytes | None:
     return pattern % number if pattern is not None and b"%d" in pattern else pattern

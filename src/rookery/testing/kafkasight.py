@@ -182,7 +182,7 @@ def _read_on(consumer: Any, read: dict[Place, tuple[int, int, list[SeenRecord]]]
             place = (message.topic(), message.partition())
             error = message.error()
             if error is None:
-                read[place][2].append(_seen(message))
+                read[place][2].append(_convert(message))
             elif error.name() == "_PARTITION_EOF":
                 left.discard(place)
             elif not error.retriable():
@@ -193,7 +193,7 @@ def _read_on(consumer: Any, read: dict[Place, tuple[int, int, list[SeenRecord]]]
         wait_until(go_on, "partitions without an end", accepts=operator.not_)
 
 
-def _seen(message: Any) -> SeenRecord:
+def _convert(message: Any) -> SeenRecord:
     kind, timestamp = message.timestamp()
     headers = tuple(message.headers() or ())
     return SeenRecord(message.offset(), timestamp, kind, message.key(), message.value(), headers)

@@ -198,11 +198,11 @@ class ClusterPlan:
 
 def write(path: Path, properties: Mapping[str, str]) -> None:
     """Write settings as a Java properties file."""
-    lines = (f"{key}={_escaped(value)}\n" for key, value in properties.items())
+    lines = (f"{key}={_escape(value)}\n" for key, value in properties.items())
     path.write_text("".join(lines), "ascii")
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     # Java reads ISO 8859-1, takes a backslash as an escape, and drops blanks at the start.
     units = value.replace("\\", "\\\\").encode("utf-16-be")
     codes = (int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2))

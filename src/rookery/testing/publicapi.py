@@ -71,11 +71,11 @@ def public_names() -> list[PublicName]:
     return [
         PublicName(module, name, _summary(module, name))
         for module in (*PACKAGES, *MODULES)
-        for name in exported(module)
+        for name in list_exported(module)
     ]
 
 
-def exported(module: str) -> list[str]:
+def list_exported(module: str) -> list[str]:
     """Return the names that a public module declares."""
     declared: list[str] = import_module(module).__all__
     return declared

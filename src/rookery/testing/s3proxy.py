@@ -145,11 +145,11 @@ class S3Proxy:
     ) -> None:
         await self.close()
 
-    def joined(self, client: _Client) -> None:
+    def add_client(self, client: _Client) -> None:
         """Remember a connection."""
         self._clients.add(client)
 
-    def left(self, client: _Client) -> None:
+    def remove_client(self, client: _Client) -> None:
         """Forget a connection."""
         self._clients.discard(client)
 
@@ -182,7 +182,7 @@ class _Client(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._proxy.joined(self)
+        self._proxy.add_client(self)
         self._connecting = self._loop.create_task(self._connect())
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -232,7 +232,7 @@ class _Client(asyncio.Protocol):
 
     def end(self) -> None:
         """End both connections at once."""
-        self._proxy.left(self)
+        self._proxy.remove_client(self)
         if self._connecting is not None:
             self._connecting.cancel()
         for transport in (self._transport, self._upstream):

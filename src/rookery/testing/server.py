@@ -114,7 +114,7 @@ class TestServer(Lifetime):
     @property
     def pid(self) -> int:
         """Return the id of the running process."""
-        return self._started().pid
+        return self._require_process().pid
 
     @property
     def is_running(self) -> bool:
@@ -187,26 +187,26 @@ class TestServer(Lifetime):
             return log.read().decode("utf-8", "replace")
 
     def _wait_until(self, is_ready: Callable[[], bool]) -> None:
-        process = self._started()
+        process = self._require_process()
 
         def look() -> bool:
             if is_ready():
                 return True
             if (status := process.ended()) is not None:
-                raise self._failed(f"ended with status {status} before it was ready")
+                raise self._make_error(f"ended with status {status} before it was ready")
             return False
 
         try:
             wait_until(look, seconds=_START_SECONDS, pause=_PAUSE_SECONDS)
         except TimeoutError:
-            raise self._failed("was not ready in time") from None
+            raise self._make_error("was not ready in time") from None
 
-    def _started(self) -> LoggedProcess:
+    def _require_process(self) -> LoggedProcess:
         if self._process is None:
             raise RuntimeError(f"{self._title} is not running: start it first")
         return self._process
 
-    def _failed(self, what: str) -> Unavailable:
+    def _make_error(self, what: str) -> Unavailable:
         return Unavailable(f"{self._title} {what}; from {self.log}:\n{self.last_words()}")
 
 

@@ -54,7 +54,7 @@ class ToolHost:
         """
         if name in _ALONE:
             return self._java.tool(name, *args, text=text, timeout=timeout)
-        call = " ".join(_encoded(part) for part in (TOOLS[name], text or "", *args))
+        call = " ".join(_encode(part) for part in (TOOLS[name], text or "", *args))
         answer = self._ask(call, timeout)
         if not answer:
             self.close()
@@ -63,7 +63,7 @@ class ToolHost:
             )
         status, said, errors = answer.split()
         return subprocess.CompletedProcess(
-            [name, *args], int(status), _decoded(said), _decoded(errors)
+            [name, *args], int(status), _decode(said), _decode(errors)
         )
 
     def close(self) -> None:
@@ -89,10 +89,10 @@ class ToolHost:
             return subprocess.Popen(self._command, stdin=pipe, stdout=pipe, stderr=log, text=True)
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     # The sign distinguishes an empty text from none.
     return "=" + base64.b64encode(text.encode()).decode()
 
 
-def _decoded(text: str) -> str:
+def _decode(text: str) -> str:
     return base64.b64decode(text[1:]).decode()

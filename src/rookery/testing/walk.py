@@ -74,10 +74,10 @@ class Recorder:
         self._codes: set[CodeType] = set()
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def watch(self) -> Iterator[None]:
         """Watch all calls in a block."""
-        threading.setprofile(self._called)
-        sys.setprofile(self._called)
+        threading.setprofile(self._on_call)
+        sys.setprofile(self._on_call)
         try:
             yield
         finally:
@@ -92,7 +92,7 @@ class Recorder:
         # Other threads continue: a copy is made in one step.
         self.steps[name] = set(filter(None, map(_file, self._codes.copy())))
 
-    def _called(self, frame: FrameType, _event: str, _arg: object) -> None:
+    def _on_call(self, frame: FrameType, _event: str, _arg: object) -> None:
         self._codes.add(frame.f_code)
 
 
@@ -109,7 +109,7 @@ def _file(code: CodeType) -> str | None:
 def walk(folder: Path) -> dict[str, set[str]]:
     """Send a record through a broker over a folder; return the files of each step."""
     recorder = Recorder()
-    with recorder.running():
+    with recorder.watch():
         with ServedBroker(folder, _REST) as broker:
             _create(broker.bootstrap)
             producer_id = _init_producer(broker.bootstrap)

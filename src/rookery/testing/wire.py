@@ -14,7 +14,7 @@ from rookery.wire.frame import PREFIX_BYTES, FrameSplitter
 _LARGEST = 2**31 - 1
 
 
-def prefixed(payload: Buffer) -> bytes:
+def add_length(payload: Buffer) -> bytes:
     """Return a frame as it is sent: its length, then its bytes."""
     return struct.pack(">i", len(payload)) + payload
 
@@ -39,9 +39,9 @@ class Peer:
 
     def write_frame(self, payload: Buffer) -> None:
         """Send a frame, likewise."""
-        self._writer.write(prefixed(payload))
+        self._writer.write(add_length(payload))
 
-    async def sent(self) -> None:
+    async def drain(self) -> None:
         """Wait until the system has taken nearly all that was written."""
         await self._writer.drain()
 

@@ -65,7 +65,7 @@ def _read_struct(table: WireTable, reader: FrameReader) -> Message:
         try:
             value = _READ[step.type](step, reader)
         except ProtocolError as error:
-            raise _named(error, table, step) from None
+            raise _add_field(error, table, step) from None
         setattr(message, step.name, value)
     for step in table.absent:
         setattr(message, step.name, step.factory() if step.factory else step.default)
@@ -73,7 +73,7 @@ def _read_struct(table: WireTable, reader: FrameReader) -> Message:
         try:
             _read_tags(table, message, reader)
         except ProtocolError as error:
-            raise _named(error, table) from None
+            raise _add_field(error, table) from None
     return message
 
 
@@ -81,7 +81,9 @@ class _NamedError(ProtocolError):
     """An error that already names its field."""
 
 
-def _named(error: ProtocolError, table: WireTable, step: FieldStep | None = None) -> ProtocolError:
+def _add_field(
+    error: ProtocolError, table: WireTable, step: FieldStep | None = None
+) -> ProtocolError:
     """Add the name of the field to an error, once, at the innermost structure."""
     if isinstance(error, _NamedError):
         return error
@@ -122,10 +124,10 @@ def _read_tag(
     try:
         setattr(message, step.name, _READ[step.type](step, inner))
     except ProtocolError as error:
-        raise _named(error, table, step) from None
+        raise _add_field(error, table, step) from None
     reader.elements = inner.elements
     if inner.position != end:
-        raise _named(ProtocolError("its tag has bytes left over"), table, step)
+        raise _add_field(ProtocolError("its tag has bytes left over"), table, step)
     reader.position = end
 
 
@@ -144,7 +146,9 @@ def _length(step: FieldStep, reader: FrameReader, *, short: bool, what: str) -> 
     return size
 
 
-def _sized(step: FieldStep, reader: FrameReader, *, short: bool, what: str) -> memoryview | None:
+def _take_sized(
+    step: FieldStep, reader: FrameReader, *, short: bool, what: str
+) -> memoryview | None:
     size = _length(step, reader, short=short, what=what)
     if size < 0:
         return None
@@ -173,17 +177,17 @@ def _text(view: memoryview) -> str:
 
 
 def _read_string(step: FieldStep, reader: FrameReader) -> str | None:
-    view = _sized(step, reader, short=True, what="string")
+    view = _take_sized(step, reader, short=True, what="string")
     return None if view is None else _text(view)
 
 
 def _read_bytes(step: FieldStep, reader: FrameReader) -> bytes | None:
-    view = _sized(step, reader, short=False, what="byte string")
+    view = _take_sized(step, reader, short=False, what="byte string")
     return None if view is None else bytes(view)
 
 
 def _read_records(step: FieldStep, reader: FrameReader) -> memoryview | None:
-    return _sized(step, reader, short=False, what="byte string")
+    return _take_sized(step, reader, short=False, what="byte string")
 
 
 def _read_inner(step: FieldStep, reader: FrameReader) -> Message | None:

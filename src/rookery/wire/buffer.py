@@ -22,7 +22,7 @@ _F64: Final = struct.Struct(">d")
 Buffer = bytes | bytearray | memoryview
 
 
-def joined(parts: Sequence[Buffer]) -> Buffer:
+def join_parts(parts: Sequence[Buffer]) -> Buffer:
     """Return the parts of a message as one buffer; a single part is not copied."""
     return parts[0] if len(parts) == 1 else b"".join(parts)
 

@@ -178,7 +178,7 @@ class FrameSplitter:
             self._compact(chunk)
         return chunk[self._end :]
 
-    def received(self, count: int) -> None:
+    def note_received(self, count: int) -> None:
         """Record how many bytes were written into the last buffer that `buffer` returned."""
         self._end += count
 
@@ -233,7 +233,7 @@ class FrameSplitter:
             room = self.buffer()
             count = min(len(room), len(rest))
             room[:count] = rest[:count]
-            self.received(count)
+            self.note_received(count)
             rest = rest[count:]
             while (frame := self.take()) is not None:
                 frames.append(frame)
@@ -298,6 +298,6 @@ def _pages(length: int) -> mmap:
     return mmap(-1, length, flags=MAP_PRIVATE | MAP_ANONYMOUS)
 
 
-def renumbered(response: Frame, correlation_id: int) -> list[Buffer]:
+def renumber(response: Frame, correlation_id: int) -> list[Buffer]:
     """Return a response, length first, under another correlation id; its body is not copied."""
     return [struct.pack(">ii", len(response), correlation_id), response[RESPONSE_MINIMUM:]]

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rookery.records.compression import CODECS
-from rookery.testing.kafkalogs import NOON, Logs, packed
+from rookery.testing.kafkalogs import NOON, Logs, pack_rows
 
 _CODECS: Final = tuple(codec.name for codec in CODECS.values())
 
@@ -58,7 +58,7 @@ def _batches(shape: Shape, partition: int, size: int) -> Iterator[bytearray]:
     start = 0
     while start < size:
         count = int(chance.integers(1, shape.batch_rows + 1))
-        yield packed(rows.slice(start, count), _CODECS[partition % len(_CODECS)])
+        yield pack_rows(rows.slice(start, count), _CODECS[partition % len(_CODECS)])
         start += count
 
 

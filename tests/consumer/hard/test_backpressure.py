@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.consumer.api import read
-from rookery.testing.kafkalogs import NOON, Logs, packed, rows
+from rookery.testing.kafkalogs import NOON, Logs, pack_rows, rows
 from rookery.testing.kafkaproxy import KafkaProxy
 from tests.consumer.hard.offline import dump, ordered, plain, values
 
@@ -18,8 +18,8 @@ def test_lagging_partition_under_backpressure_is_read_in_order(
 ) -> None:
     topic = logs.create("laggard", 2)
     ahead = rows([NOON + 10_000 + 10 * n for n in range(3000)], VALUE)
-    large = packed(ahead.slice(1))
-    logs.append(topic, {0: packed(ahead.slice(0, 1))})
+    large = pack_rows(ahead.slice(1))
+    logs.append(topic, {0: pack_rows(ahead.slice(0, 1))})
     logs.append(topic, {0: large})
     logs.write(topic, 1, rows([NOON + 1000 + 20 * n for n in range(3000)], VALUE), size=50)
     assert len(large) > MEMORY

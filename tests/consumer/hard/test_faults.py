@@ -15,7 +15,7 @@ from rookery.consumer.faults import CorruptBatch, OffsetTruncated
 from rookery.consumer.output.batch import Batch
 from rookery.errors import ErrorCode
 from rookery.testing.kafkafaults import KafkaFault, Row, fail_fetch, fail_offsets, flip
-from rookery.testing.kafkalogs import NOON, Logs, packed, rows
+from rookery.testing.kafkalogs import NOON, Logs, pack_rows, rows
 from rookery.testing.kafkaproxy import KafkaProxy
 from tests.consumer.hard.offline import dump, of_partition, ordered, plain, values
 
@@ -115,7 +115,7 @@ def test_permanently_corrupt_batches_can_be_skipped(logs: Logs, proxy: KafkaProx
     topic = logs.create("corrupt", 1)
     made = rows([NOON + n for n in range(300)], VALUE)
     for start in (0, 100, 200):
-        logs.append(topic, {0: packed(made.slice(start, 100))})
+        logs.append(topic, {0: pack_rows(made.slice(start, 100))})
     proxy.add(KafkaFault(flip, topic, 0, times=1))
 
     with read(proxy.bootstrap, topic, on_corrupt="skip") as stream:

@@ -12,7 +12,7 @@ import pytest
 
 from rookery.consumer.api import read
 from rookery.consumer.faults import OutOfMemory
-from rookery.testing.kafkalogs import NOON, Logs, packed, rows
+from rookery.testing.kafkalogs import NOON, Logs, pack_rows, rows
 
 MIB: Final = 1 << 20
 MEMORY: Final = 64 * MIB
@@ -45,12 +45,12 @@ def test_giant_batches_stay_within_the_memory_bound(logs: Logs) -> None:
         for step in range(3):
             base = NOON + 100_000 * step + 10_000 * partition
             logs.append(
-                topic, {partition: packed(rows([base + n for n in range(500)], b"x" * 100))}
+                topic, {partition: pack_rows(rows([base + n for n in range(500)], b"x" * 100))}
             )
-            logs.append(topic, {partition: packed(_zeros([base + 600], GIANT))})
+            logs.append(topic, {partition: pack_rows(_zeros([base + 600], GIANT))})
             # One batch of many rows that is fifty times as large when it is opened.
             swollen = _zeros([base + 700 + n for n in range(400)], SWOLLEN // 400)
-            logs.append(topic, {partition: packed(swollen, "lz4")})
+            logs.append(topic, {partition: pack_rows(swollen, "lz4")})
             count += 901
 
     report = _grow(logs, topic)
@@ -63,9 +63,9 @@ def test_giant_batches_stay_within_the_memory_bound(logs: Logs) -> None:
 
 def test_decompression_bomb_is_an_error_with_its_position(logs: Logs) -> None:
     topic = logs.create("bomb", 2)
-    logs.append(topic, {0: packed(rows([NOON + n for n in range(100)]))})
-    logs.append(topic, {1: packed(rows([NOON + n for n in range(100)]))})
-    logs.append(topic, {1: packed(_zeros([NOON + 500] * 200, BOMB // 200), "lz4")})
+    logs.append(topic, {0: pack_rows(rows([NOON + n for n in range(100)]))})
+    logs.append(topic, {1: pack_rows(rows([NOON + n for n in range(100)]))})
+    logs.append(topic, {1: pack_rows(_zeros([NOON + 500] * 200, BOMB // 200), "lz4")})
 
     report = _grow(logs, topic)
 
@@ -78,7 +78,7 @@ def test_insufficient_memory_for_first_batches_is_reported_with_the_needed_size(
     topic = logs.create("heads", 8)
     for partition in range(8):
         batch = _zeros([NOON + 10 * n + partition for n in range(3)], MIB)
-        logs.append(topic, {partition: packed(batch)})
+        logs.append(topic, {partition: pack_rows(batch)})
 
     with (
         read(logs.bootstrap, topic, memory=2 * MIB) as stream,

@@ -14,7 +14,7 @@ from rookery.broker.settings import BrokerSettings
 from rookery.log.settings import RewriteSettings
 from rookery.store.open import open_store
 from rookery.store.port import Store
-from rookery.testing.backends import ETCD, ProxyThread, ServerBackend, stored_keys
+from rookery.testing.backends import ETCD, ProxyThread, ServerBackend, list_keys
 from rookery.testing.brokers import BRISK, Hosts
 from rookery.testing.caretakers import CaretakerProcess
 from rookery.testing.wait import wait_until
@@ -83,7 +83,7 @@ class Scene:
 
     def keys(self, part: str = "") -> list[str]:
         """Return the keys of the store's objects that have a text in them."""
-        return stored_keys(self.store, part)
+        return list_keys(self.store, part)
 
     def with_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """Do something with the store, past the proxy."""

@@ -57,16 +57,16 @@ def test_records_that_arrive_late_are_held_for_the_same_offset() -> None:
 
     buffer.begin({KEY: at(10)}, 2_000)
 
-    assert buffer.missing([KEY]) == []
+    assert buffer.find_missing([KEY]) == []
     assert buffer.take(KEY).records == b"records"
-    assert buffer.missing([KEY]) == [KEY]
+    assert buffer.find_missing([KEY]) == [KEY]
 
 
 def test_result_for_another_offset_is_dropped() -> None:
     for position in (at(11), at(10, isolation_level=1), FetchPosition(10, 5, -1, 0)):
         buffer = arrived((KEY, result(b"records")))
         buffer.begin({KEY: position}, 1_000)
-        assert buffer.missing([KEY]) == [KEY]
+        assert buffer.find_missing([KEY]) == [KEY]
 
 
 def test_late_result_for_another_offset_than_the_waiting_fetch_wants_is_dropped() -> None:
@@ -81,7 +81,7 @@ def test_late_result_for_another_offset_than_the_waiting_fetch_wants_is_dropped(
 
             buffer.arrive(1, [(KEY, result(b"records"))], 1_000, is_probe=is_probe)
 
-            assert buffer.held(KEY) is None
+            assert buffer.find_held(KEY) is None
 
 
 def test_probe_that_finds_nothing_leaves_the_partition_to_be_asked_for() -> None:
@@ -91,7 +91,7 @@ def test_probe_that_finds_nothing_leaves_the_partition_to_be_asked_for() -> None
 
     buffer.arrive(1, [(KEY, result())], 1_000, is_probe=True)
 
-    assert buffer.missing([KEY]) == [KEY]
+    assert buffer.find_missing([KEY]) == [KEY]
     assert buffer.is_known(KEY)
 
 
@@ -116,13 +116,13 @@ def test_old_result_is_dropped() -> None:
 def test_partition_that_was_not_asked_for_is_dropped() -> None:
     buffer = arrived((OTHER, result(b"records")))
 
-    assert buffer.held(OTHER) is None
+    assert buffer.find_held(OTHER) is None
     assert not buffer.is_asked(1)
 
 
 def test_late_result_without_records_is_asked_for_again() -> None:
     for late in (result(), result(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)):
-        assert arrived((KEY, late), is_awaited=False).missing([KEY]) == [KEY]
+        assert arrived((KEY, late), is_awaited=False).find_missing([KEY]) == [KEY]
 
 
 def test_errors_and_divergence_are_urgent() -> None:
@@ -131,7 +131,7 @@ def test_errors_and_divergence_are_urgent() -> None:
         (result(code=ErrorCode.OFFSET_OUT_OF_RANGE), True),
         (result(diverging_epoch=EpochEndOffset(epoch=3, end_offset=7)), True),
     ):
-        held = arrived((KEY, data)).held(KEY)
+        held = arrived((KEY, data)).find_held(KEY)
         assert held is not None
         assert held.is_urgent is is_urgent
 
@@ -195,4 +195,4 @@ def test_dropped_results_are_asked_for_again() -> None:
     buffer.drop()
 
     assert buffer.held_bytes == 0
-    assert buffer.missing([KEY]) == [KEY]
+    assert buffer.find_missing([KEY]) == [KEY]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rookery.errors import ConfigError
 from rookery.model.address import Address
-from rookery.proxy.nodes.brokernodes import configured_instances
+from rookery.proxy.nodes.brokernodes import read_instances
 from rookery.proxy.nodes.instances import InstanceList, parse_instances
 from rookery.proxy.settings import VirtualClusterSettings
 
@@ -135,11 +135,11 @@ def test_bad_list_is_refused(text: str, problem: str) -> None:
 )
 def test_contradictory_settings_are_refused(settings: VirtualClusterSettings, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        configured_instances(settings)
+        read_instances(settings)
 
 
 def test_single_instance_needs_no_list() -> None:
-    [instances] = configured_instances(VirtualClusterSettings(node_id=7)).values()
+    [instances] = read_instances(VirtualClusterSettings(node_id=7)).values()
 
     instances.set_own_address(Address("proxy", 9092))
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from rookery.errors import ConfigError
 from rookery.model.address import Address
-from rookery.proxy.nodes.brokernodes import configured_instances
+from rookery.proxy.nodes.brokernodes import read_instances
 from rookery.proxy.nodes.instances import InstanceList
 from rookery.proxy.nodes.presence import InstanceProbe
 from rookery.proxy.settings import (
@@ -179,4 +179,4 @@ def test_contradictory_lists_are_refused(listeners: dict[str, str], problem: str
         }
     )
     with pytest.raises(ConfigError, match=problem):
-        configured_instances(settings)
+        read_instances(settings)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rookery.proxy.nodes.routes import ROUTES, RouteKind, refused_apis, route_of
+from rookery.proxy.nodes.routes import ROUTES, RouteKind, list_refused_apis, route_of
 from rookery.proxy.passage import mirror_passages
 from rookery.wire.catalog import kafka_apis
 from rookery.wire.cutplan import plan_cut
@@ -23,7 +23,7 @@ from rookery.wire.message import (
 from rookery.wire.walk import has_kind
 
 APIS = list(kafka_apis().values())
-PASSING = [api for api in APIS if mirror_passages(refused=refused_apis()).versions(api.key)]
+PASSING = [api for api in APIS if mirror_passages(refused=list_refused_apis()).versions(api.key)]
 # The messages that `NodeView` rewrites.
 SHOWN = {
     "DescribeCluster",
@@ -51,7 +51,7 @@ def test_every_row_has_an_api() -> None:
 def test_apis_that_mirror_nodes_refuse_are_refused() -> None:
     mirrored = {api.name for api in APIS if mirror_passages().versions(api.key)}
 
-    assert {api.name for api in APIS} - mirrored <= refused_apis()
+    assert {api.name for api in APIS} - mirrored <= list_refused_apis()
 
 
 def test_no_broker_is_named_to_clients() -> None:

@@ -87,14 +87,14 @@ class Simulation:
         sequence = self.unsent.popleft()
         start = start_of(sequence)
         leader = self.known_leader
-        link = self.order.pinned(PARTITION) or self.links.setdefault(leader, Link(leader))
+        link = self.order.find_pinned(PARTITION) or self.links.setdefault(leader, Link(leader))
         if self.is_gated and not self.order.admits(PARTITION, start):
             self.answers.append((sequence, "refused"))
         elif link.is_over:
-            self.order.refused(PARTITION, start, link)
+            self.order.note_refused(PARTITION, start, link)
             self.answers.append((sequence, "refused"))
         else:
-            self.order.sent(PARTITION, start, link)
+            self.order.note_sent(PARTITION, start, link)
             link.requests.append(sequence)
             self.answers.append((sequence, None))
 
@@ -107,7 +107,7 @@ class Simulation:
 
     def end(self, sequence: int, outcome: str) -> None:
         is_lost = outcome in {"moved", "cut"}
-        self.order.ended(PARTITION, start_of(sequence), is_lost=is_lost)
+        self.order.note_ended(PARTITION, start_of(sequence), is_lost=is_lost)
         for place, (pending, answer) in enumerate(self.answers):
             if pending == sequence and answer is None:
                 self.answers[place] = sequence, outcome
@@ -171,16 +171,16 @@ def test_simulation_finds_the_fault_that_the_rule_prevents() -> None:
 
 def test_new_epoch_is_admitted_after_a_loss() -> None:
     order: WriteOrder[str] = WriteOrder()
-    order.sent(PARTITION, start_of(3), "link")
-    order.ended(PARTITION, start_of(3), is_lost=True)
+    order.note_sent(PARTITION, start_of(3), "link")
+    order.note_ended(PARTITION, start_of(3), is_lost=True)
 
     assert not order.admits(PARTITION, start_of(4))
     assert order.admits(PARTITION, start_of(3))
     assert order.admits(PARTITION, BatchStart(7, 1, 0))
     assert order.admits(PARTITION, BatchStart(8, 0, 4))
     assert order.admits(PARTITION, None)
-    order.sent(PARTITION, BatchStart(7, 1, 0), "link")
-    order.ended(PARTITION, BatchStart(7, 1, 0), is_lost=False)
+    order.note_sent(PARTITION, BatchStart(7, 1, 0), "link")
+    order.note_ended(PARTITION, BatchStart(7, 1, 0), is_lost=False)
     assert len(order) == 0
 
 
@@ -194,15 +194,15 @@ def test_sequences_wrap() -> None:
 
 def test_writes_without_a_producer_id_are_pinned_only_in_flight() -> None:
     order: WriteOrder[str] = WriteOrder()
-    order.sent(PARTITION, None, "old leader")
-    order.sent(PARTITION, None, "old leader")
+    order.note_sent(PARTITION, None, "old leader")
+    order.note_sent(PARTITION, None, "old leader")
 
-    assert order.pinned(PARTITION) == "old leader"
+    assert order.find_pinned(PARTITION) == "old leader"
     assert order.admits(PARTITION, None)
-    order.ended(PARTITION, None, is_lost=True)
+    order.note_ended(PARTITION, None, is_lost=True)
     assert not order.admits(PARTITION, None)
-    order.ended(PARTITION, None, is_lost=True)
-    assert order.pinned(PARTITION) is None
+    order.note_ended(PARTITION, None, is_lost=True)
+    assert order.find_pinned(PARTITION) is None
     assert len(order) == 0
 
 

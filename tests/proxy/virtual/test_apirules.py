@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rookery.proxy.nodes.routes import refused_apis
+from rookery.proxy.nodes.routes import list_refused_apis
 from rookery.proxy.virtual.apirules import (
     VIRTUAL_ROUTES,
     VirtualRoute,
@@ -29,7 +29,7 @@ from rookery.wire.walk import has_kind
 
 KINDS = (PartitionId, PartitionCount, Offset, ProducerId)
 APIS = {api.name: api for api in kafka_apis().values()}
-PASSAGES = virtual_passages((), refused_apis())
+PASSAGES = virtual_passages((), list_refused_apis())
 PASSING = [api for api in APIS.values() if PASSAGES.versions(api.key)]
 # Their fields are not those of topics with virtual partitions, which no transaction can have.
 WITHOUT_TOPICS = {"AddOffsetsToTxn", "EndTxn", "InitProducerId", "ListTransactions"}

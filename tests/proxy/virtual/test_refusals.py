@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 
 from rookery.errors import ErrorCode
 from rookery.net.upstream import connect
-from rookery.proxy.nodes.routes import refused_apis
+from rookery.proxy.nodes.routes import list_refused_apis
 from rookery.proxy.virtual.apirules import VIRTUAL_ROUTES, VirtualRoute, virtual_passages
 from rookery.testing.kafka import KafkaServer
 from rookery.testing.messages import random_message
@@ -38,7 +38,7 @@ REFUSED = [
     for api in kafka_apis().values()
     if VIRTUAL_ROUTES.get(api.name) is VirtualRoute.TOPIC_REFUSED
 ]
-PASSAGES = virtual_passages((), refused_apis())
+PASSAGES = virtual_passages((), list_refused_apis())
 
 
 def sample(api: Api[Any, Any], version: int, topic: str) -> Message:

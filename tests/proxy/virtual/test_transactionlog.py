@@ -116,8 +116,8 @@ def test_each_slot_counts_as_a_partition_of_its_own(
         start = random.randint(0, model.end)
         end = random.randint(start, model.end)
         wanted = {each for each in model.aborted if each[0] < end and each[1] >= start}
-        assert {each[:3] for each in index.aborted(slot, start, end)} >= wanted
-        assert {each[:3] for each in index.aborted(slot, start, end)} <= model.aborted
+        assert {each[:3] for each in index.find_aborted(slot, start, end)} >= wanted
+        assert {each[:3] for each in index.find_aborted(slot, start, end)} <= model.aborted
 
 
 @given(histories)
@@ -152,7 +152,7 @@ def test_transactions_beyond_the_end_of_a_log_that_was_cut_do_not_count(
     assert index.open.end() == fresh.open.end()
     for slot in range(SLOTS):
         count = index.counter(slot)
-        assert index.aborted(slot, 0, count) == fresh.aborted(slot, 0, count)
+        assert index.find_aborted(slot, 0, count) == fresh.find_aborted(slot, 0, count)
 
 
 def test_a_marker_of_a_transaction_that_wrote_nothing_takes_no_offset() -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.requests import reach_head
-from rookery.broker.transactions import check_id, convert_error, decide, owned, parts
+from rookery.broker.transactions import check_id, convert_error, decide, find_owned, parts
 from rookery.cluster.events.txnevents import PartitionsAddedToTransaction, TransactionPlace
 from rookery.cluster.state.txns import TransactionOwner
 from rookery.errors import ApiError, Error, ErrorCode, code_of
@@ -112,7 +112,7 @@ async def _verify(call: Call, asked: AddPartitionsToTxnTransaction) -> _Codes:
     """Return for each partition whether it is in the transaction, without adding any."""
     await reach_head(call)
     writer = TransactionOwner(asked.producer_id, asked.producer_epoch)
-    transaction = owned(call, asked.transactional_id, writer)
+    transaction = find_owned(call, asked.transactional_id, writer)
     absent = (
         ErrorCode.TRANSACTION_ABORTABLE
         if call.version >= _KNOWS_ABORTABLE

@@ -23,7 +23,9 @@ from rookery.wire.messages.alter_configs import (
 )
 async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace all settings of topics, groups, client metrics, or of all brokers."""
-    results = await alter(call, request.resources, _wanted, validate_only=request.validate_only)
+    results = await alter(
+        call, request.resources, _replace_configs, validate_only=request.validate_only
+    )
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
@@ -37,7 +39,9 @@ async def alter_configs(call: Call, request: AlterConfigsRequest) -> AlterConfig
     )
 
 
-def _wanted(resource: AlterConfigsResource, _now: Mapping[str, str]) -> dict[str, str | None]:
+def _replace_configs(
+    resource: AlterConfigsResource, _now: Mapping[str, str]
+) -> dict[str, str | None]:
     values = {config.name: config.value for config in resource.configs}
     if len(values) < len(resource.configs):
         raise ApiError(ErrorCode.INVALID_REQUEST, "a setting is given more than once")

@@ -33,7 +33,7 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
     known = features(call.state)
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=advertised(call.services.hidden),
+        api_keys=list_advertised(call.services.hidden),
         supported_features=[
             SupportedFeatureKey(
                 name=feature.name, min_version=feature.lowest, max_version=feature.highest
@@ -50,7 +50,7 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
     )
 
 
-def advertised(hidden: frozenset[int] = frozenset()) -> list[ApiVersion]:
+def list_advertised(hidden: frozenset[int] = frozenset()) -> list[ApiVersion]:
     """Return the advertised APIs, including Produce versions that are refused.
 
     Old librdkafka does not compress if Produce 0 to 2 are missing (KAFKA-18659), so they are

@@ -68,7 +68,7 @@ async def create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopic
     )
     return CreateTopicsResponse(
         topics=[
-            _refused(_Refusal(plan.name, errors[plan.name], _why(plan.name, errors[plan.name])))
+            _refuse(_Refusal(plan.name, errors[plan.name], _why(plan.name, errors[plan.name])))
             if errors.get(plan.name, ErrorCode.NONE) is not ErrorCode.NONE
             else _show(call, plan, inherited)
             for plan in plans
@@ -146,7 +146,7 @@ def _why(name: str, code: ErrorCode) -> str:
     return code.sentence
 
 
-def _refused(refusal: _Refusal) -> CreatableTopicResult:
+def _refuse(refusal: _Refusal) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=refusal.name, error_code=refusal.error, error_message=refusal.text or None, configs=[]
     )
@@ -154,7 +154,7 @@ def _refused(refusal: _Refusal) -> CreatableTopicResult:
 
 def _show(call: Call, plan: TopicCreated | _Refusal, inherited: Settings) -> CreatableTopicResult:
     if isinstance(plan, _Refusal):
-        return _refused(plan)
+        return _refuse(plan)
     own = {change.name: change.value or "" for change in plan.configs}
     return CreatableTopicResult(
         name=plan.name,

@@ -47,7 +47,7 @@ async def delete_acls(call: Call, request: DeleteAclsRequest) -> DeleteAclsRespo
         for rules in removed:
             result = next(valid)
             result.error_code = outcome.error
-            result.matching_acls = [_matching(rule) for rule in rules]
+            result.matching_acls = [_make_match(rule) for rule in rules]
     return DeleteAclsResponse(filter_results=results)
 
 
@@ -55,7 +55,7 @@ def _result(code: ErrorCode, text: str | None) -> DeleteAclsFilterResult:
     return DeleteAclsFilterResult(error_code=code, error_message=text, matching_acls=[])
 
 
-def _matching(rule: StoredAcl) -> DeleteAclsMatchingAcl:
+def _make_match(rule: StoredAcl) -> DeleteAclsMatchingAcl:
     return DeleteAclsMatchingAcl(
         error_code=ErrorCode.NONE,
         resource_type=rule.resource_type,

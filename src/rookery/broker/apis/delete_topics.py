@@ -53,24 +53,24 @@ def _check(
     call: Call, item: DeleteTopicState, topic: Topic | None, counts: Counter[bytes]
 ) -> DeletableTopicResult:
     if item.name is not None and item.topic_id != ZERO_UUID:
-        return _refused(item, ErrorCode.INVALID_REQUEST, "name a topic or give its id, not both")
+        return _refuse(item, ErrorCode.INVALID_REQUEST, "name a topic or give its id, not both")
     if topic is None:
         unknown = (
             ErrorCode.UNKNOWN_TOPIC_ID
             if item.name is None
             else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
-        return _refused(item, unknown, unknown.sentence)
+        return _refuse(item, unknown, unknown.sentence)
     if counts[topic.id] > 1:
-        return _refused(item, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
+        return _refuse(item, ErrorCode.INVALID_REQUEST, "the topic is named more than once")
     try:
         take_mutations(call, len(topic.partitions), strict_since=_STRICT_SINCE)
     except ApiError as error:
-        return _refused(item, error.code, error.text)
+        return _refuse(item, error.code, error.text)
     return DeletableTopicResult(name=topic.name, topic_id=topic.id, error_code=ErrorCode.NONE)
 
 
-def _refused(item: DeleteTopicState, code: ErrorCode, text: str) -> DeletableTopicResult:
+def _refuse(item: DeleteTopicState, code: ErrorCode, text: str) -> DeletableTopicResult:
     return DeletableTopicResult(
         name=item.name, topic_id=item.topic_id, error_code=code, error_message=text
     )

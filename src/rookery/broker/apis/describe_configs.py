@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rookery.broker.call import Call, handles
 from rookery.broker.config import configs
-from rookery.broker.config.alteration import settings_of, unserved
+from rookery.broker.config.alteration import make_unserved_error, settings_of
 from rookery.broker.config.configkeys import (
     BROKER_KEYS,
     GROUP_KEYS,
@@ -70,7 +70,7 @@ class _Page:
             configs=[],
         )
         try:
-            shown = self._shown(resource)
+            shown = self._describe(resource)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.text
             return result
@@ -78,7 +78,7 @@ class _Page:
         result.configs = [entry for name, entry in shown.items() if not wanted or name in wanted]
         return result
 
-    def _shown(self, resource: DescribeConfigsResource) -> Shown:
+    def _describe(self, resource: DescribeConfigsResource) -> Shown:
         if resource.resource_type == TOPIC_RESOURCE:
             return self._topic(resource.resource_name)
         if resource.resource_type == GROUP_RESOURCE:
@@ -86,7 +86,7 @@ class _Page:
         if resource.resource_type == CLIENT_METRICS_RESOURCE:
             return self._client_metrics(resource.resource_name)
         if resource.resource_type != BROKER_RESOURCE:
-            raise unserved(resource.resource_type)
+            raise make_unserved_error(resource.resource_type)
         if resource.resource_name == ALL_BROKERS:
             return self._all_brokers()
         return self._this_broker(resource.resource_name)

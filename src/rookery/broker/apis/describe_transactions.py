@@ -36,13 +36,13 @@ async def describe_transactions(
     by_id = call.state.transactions.by_id
     return DescribeTransactionsResponse(
         transaction_states=[
-            _state(call, by_id[name]) if name in by_id else _refused(name)
+            _state(call, by_id[name]) if name in by_id else _refuse(name)
             for name in request.transactional_ids
         ]
     )
 
 
-def _refused(transactional_id: str) -> TransactionState:
+def _refuse(transactional_id: str) -> TransactionState:
     code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
     # Kafka leaves all other fields at the zero of their types.
     return TransactionState(

@@ -120,7 +120,7 @@ class _Fetch:
         if self.deadline < 0:
             self.deadline = loop_seconds() + self.request.max_wait_ms / 1000
             self.future: Future = loop.create_future()
-            self.undo = self.call.connection.when_lost(self._lost)
+            self.undo = self.call.connection.when_lost(self._on_lost)
         self.session.follow(plan.sightings)
         # A commit makes more bytes readable than it adds.
         missing = 1 if self.request.isolation_level else self.request.min_bytes - plan.size
@@ -132,7 +132,7 @@ class _Fetch:
             self._wake,
         )
 
-    def _lost(self) -> None:
+    def _on_lost(self) -> None:
         """End the fetch because the client has disconnected."""
         if self.wait is not None:
             self.wait.leave()

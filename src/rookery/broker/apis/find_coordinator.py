@@ -44,16 +44,16 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordin
 
 def _find(call: Call, key_type: int, key: str) -> Coordinator:
     if key_type not in {_GROUP, _TRANSACTION}:
-        return _refused(
+        return _refuse(
             key, ErrorCode.INVALID_REQUEST, f"keys of type {key_type} have no coordinator here"
         )
     if key_type == _TRANSACTION and not key:
-        return _refused(key, ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        return _refuse(key, ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     brokers = call.state.brokers
     broker = call.reachable(brokers.by_node.get(coordinator_of(key, brokers.nodes)))
     if broker is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return _refused(key, code, code.sentence)
+        return _refuse(key, code, code.sentence)
     return _coordinator(key, broker)
 
 
@@ -67,5 +67,5 @@ def _coordinator(key: str, broker: LiveBroker) -> Coordinator:
     )
 
 
-def _refused(key: str, code: ErrorCode, text: str) -> Coordinator:
+def _refuse(key: str, code: ErrorCode, text: str) -> Coordinator:
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.telemetry.clientmetrics import properties_of, wanted_of
+from rookery.broker.telemetry.clientmetrics import find_wanted, properties_of
 from rookery.broker.telemetry.pushedmetrics import MAX_BYTES
 from rookery.errors import ErrorCode
 from rookery.model.uuid import random_uuid
@@ -29,7 +29,7 @@ def get_telemetry_subscriptions(
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:
         instance_id = random_uuid(services.random.token)
-    wanted = wanted_of(call.state, properties_of(call, instance_id))
+    wanted = find_wanted(call.state, properties_of(call, instance_id))
     services.telemetry.ask(
         instance_id, call.header.client_id or "", wanted, services.clock.monotonic_ms()
     )

@@ -43,7 +43,9 @@ async def incremental_alter_configs(
     call: Call, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change single settings of topics, groups, client metrics, or of all brokers."""
-    results = await alter(call, request.resources, _wanted, validate_only=request.validate_only)
+    results = await alter(
+        call, request.resources, _change_configs, validate_only=request.validate_only
+    )
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
@@ -57,7 +59,9 @@ async def incremental_alter_configs(
     )
 
 
-def _wanted(resource: AlterConfigsResource, now: Mapping[str, str]) -> dict[str, str | None]:
+def _change_configs(
+    resource: AlterConfigsResource, now: Mapping[str, str]
+) -> dict[str, str | None]:
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
         raise ApiError(ErrorCode.INVALID_REQUEST, "a setting is given more than once")

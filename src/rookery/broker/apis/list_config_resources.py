@@ -10,7 +10,7 @@ from rookery.cluster.resources import (
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
-    configured,
+    list_configured,
 )
 from rookery.errors import ApiError, ErrorCode
 from rookery.wire.messages.list_config_resources import (
@@ -45,10 +45,12 @@ async def list_config_resources(
     if call.version == 0:
         wanted = {CLIENT_METRICS_RESOURCE}
     names = {
-        CLIENT_METRICS_RESOURCE: configured(call.state.broker_configs, CLIENT_METRICS_RESOURCE),
+        CLIENT_METRICS_RESOURCE: list_configured(
+            call.state.broker_configs, CLIENT_METRICS_RESOURCE
+        ),
         TOPIC_RESOURCE: sorted(call.state.topics.by_name),
         BROKER_RESOURCE: [str(node) for node in call.state.brokers.nodes],
-        GROUP_RESOURCE: configured(call.state.broker_configs, GROUP_RESOURCE),
+        GROUP_RESOURCE: list_configured(call.state.broker_configs, GROUP_RESOURCE),
     }
     return ListConfigResourcesResponse(
         error_code=ErrorCode.NONE,

@@ -32,7 +32,7 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsRespo
         await pace.step()
         if not coordinator.is_ours(group.id):
             continue
-        listed = _listed(group, coordinator.summary(group))
+        listed = _describe(group, coordinator.summary(group))
         if (not states or listed.group_state.lower() in states) and (
             not types or listed.group_type.lower() in types
         ):
@@ -40,7 +40,7 @@ async def list_groups(call: Call, request: ListGroupsRequest) -> ListGroupsRespo
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=groups)
 
 
-def _listed(group: Group, summary: GroupSummary | None) -> ListedGroup:
+def _describe(group: Group, summary: GroupSummary | None) -> ListedGroup:
     if summary is None:  # it exists but cannot be decoded
         summary = GroupSummary(group.kind, "Unknown", "", is_empty=False)
     return ListedGroup(

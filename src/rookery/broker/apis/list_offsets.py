@@ -64,14 +64,14 @@ async def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsRe
 
     async def answer(name: str, part: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         if counts[name, part.partition_index] > 1:
-            return _refused(part, ErrorCode.INVALID_REQUEST)
+            return _refuse(part, ErrorCode.INVALID_REQUEST)
         try:
             async with bound:
                 return await _find(call, name, part, is_committed=is_committed)
         except Error as error:
             text = call.services.reader.describe(error)
             log.info("ListOffsets of %s-%d: %s", name, part.partition_index, text)
-            return _refused(part, code_of(error))
+            return _refuse(part, code_of(error))
 
     return ListOffsetsResponse(
         topics=[
@@ -139,5 +139,5 @@ async def _look(
     return await times.first_at(reader, key, partition, time_ms) or _UNKNOWN
 
 
-def _refused(part: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
+def _refuse(part: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=code)

@@ -42,7 +42,7 @@ async def list_transactions(
     }
     names = list(matching)
     if request.transactional_id_pattern:
-        names = NamePattern(request.transactional_id_pattern).matching(names)
+        names = NamePattern(request.transactional_id_pattern).select(names)
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=[

@@ -38,7 +38,7 @@ async def offset_commit(call: Call, request: OffsetCommitRequest) -> OffsetCommi
     if any(_find(call, topic) is None for topic in request.topics):
         await reach_head(call)
     answers = [_answer(call, topic) for topic in request.topics]
-    wanted = list(_wanted(call, request, answers))
+    wanted = list(_select_offsets(call, request, answers))
     if not wanted:
         # As in Kafka, the member is not checked if there is nothing to commit.
         return OffsetCommitResponse(topics=answers)
@@ -102,7 +102,7 @@ def _check(topic: Topic, part: OffsetCommitRequestPartition) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _wanted(
+def _select_offsets(
     call: Call, request: OffsetCommitRequest, answers: list[OffsetCommitResponseTopic]
 ) -> Iterator[tuple[OffsetCommitResponsePartition, OffsetCommitted]]:
     """Yield the offsets that can be committed, each with its entry in the response."""

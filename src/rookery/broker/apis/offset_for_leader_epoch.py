@@ -48,10 +48,10 @@ async def offset_for_leader_epoch(
 def _find(call: Call, name: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
     topic = call.state.topics.by_name.get(name)
     if topic is None or not 0 <= part.partition < len(topic.partitions):
-        return _refused(part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _refuse(part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     partition = topic.partitions[part.partition]
     if part.current_leader_epoch > partition.leader_epoch:
-        return _refused(part, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return _refuse(part, ErrorCode.UNKNOWN_LEADER_EPOCH)
     epoch, end = _end_of(partition, part.leader_epoch)
     return EpochEndOffset(
         error_code=ErrorCode.NONE, partition=part.partition, leader_epoch=epoch, end_offset=end
@@ -69,5 +69,5 @@ def _end_of(partition: Partition, epoch: int) -> tuple[int, int]:
     return newest, partition.epochs[after][1]
 
 
-def _refused(part: OffsetForLeaderPartition, code: ErrorCode) -> EpochEndOffset:
+def _refuse(part: OffsetForLeaderPartition, code: ErrorCode) -> EpochEndOffset:
     return EpochEndOffset(error_code=code, partition=part.partition)

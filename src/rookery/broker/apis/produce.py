@@ -95,12 +95,12 @@ class _Intake:
             parts = data.partition_data
             if topic is None:
                 self.is_doubtful = True
-                answers = [_refused(part.index, code) for part in parts]
+                answers = [_refuse_partition(part.index, code) for part in parts]
             elif self.call.services.is_draining:
                 answers = [self._elsewhere(topic, part) for part in parts]
             elif topic.name in RESERVED_TOPICS:
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION
-                answers = [_refused(part.index, code) for part in parts]
+                answers = [_refuse_partition(part.index, code) for part in parts]
             else:
                 rules = self.call.services.rules.of(state, topic)
                 answers = [self._partition(topic, rules, part) for part in parts]
@@ -117,9 +117,9 @@ class _Intake:
         index, data = part.index, part.records
         if not 0 <= index < len(topic.partitions):
             self.is_doubtful = True
-            return _refused(index, _UNKNOWN)
+            return _refuse_partition(index, _UNKNOWN)
         if not isinstance(data, memoryview):
-            return _refused(index, ErrorCode.INVALID_RECORD, "there are no records")
+            return _refuse_partition(index, ErrorCode.INVALID_RECORD, "there are no records")
         latest_ms = self.now_ms + rules.after_max_ms
         try:
             header = _only(batches.validate(data))
@@ -128,7 +128,7 @@ class _Intake:
                 if header.is_transactional:
                     self._check_producer(header.producer_id)
         except ApiError as error:
-            return _refused(index, error.code, error.text)
+            return _refuse_partition(index, error.code, error.text)
         position = len(self.batches)
         self.batches.append(CheckedBatch(topic.id, index, data, header, self.joins))
         answer = PartitionProduceResponse(index=index, error_code=_NONE, base_offset=-1)
@@ -160,8 +160,10 @@ class _Intake:
     def _elsewhere(self, topic: Topic, part: PartitionProduceData) -> PartitionProduceResponse:
         """Redirect the client to another leader, since this broker is stopping."""
         if not 0 <= part.index < len(topic.partitions):
-            return _refused(part.index, _UNKNOWN)
-        answer = _refused(part.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
+            return _refuse_partition(part.index, _UNKNOWN)
+        answer = _refuse_partition(
+            part.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping"
+        )
         leader = other_leader(self.call, topic, part.index)
         if leader is not None:
             broker = leader.broker
@@ -329,7 +331,9 @@ def _only(headers: list[BatchHeader]) -> BatchHeader:
     return headers[0]
 
 
-def _refused(index: int, code: ErrorCode, text: str | None = None) -> PartitionProduceResponse:
+def _refuse_partition(
+    index: int, code: ErrorCode, text: str | None = None
+) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=index, error_code=code, base_offset=-1, error_message=text or code.sentence
     )

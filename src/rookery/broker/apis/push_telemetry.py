@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from rookery.broker.call import Call, handles
-from rookery.broker.telemetry.clientmetrics import properties_of, wanted_of
+from rookery.broker.telemetry.clientmetrics import find_wanted, properties_of
 from rookery.broker.telemetry.pushedmetrics import MAX_BYTES, MAX_POINTS, ClientInstance
 from rookery.errors import ApiError, Corrupt, ErrorCode
 from rookery.formats.otlp import Point, read_points
@@ -32,7 +32,7 @@ async def push_telemetry(call: Call, request: PushTelemetryRequest) -> PushTelem
     instance_id = request.client_instance_id
     if instance_id == ZERO_UUID:
         raise ApiError(ErrorCode.INVALID_REQUEST, "a push without a client instance id")
-    wanted = wanted_of(call.state, properties_of(call, instance_id))
+    wanted = find_wanted(call.state, properties_of(call, instance_id))
     client = services.telemetry.admit(
         instance_id,
         call.header.client_id or "",

@@ -8,7 +8,7 @@ from typing import Final
 from rookery.broker.call import Call, handles
 from rookery.broker.groups.offsets import CommitAuthor
 from rookery.broker.groups.requests import check_group_id, reach_head
-from rookery.broker.transactions import check_id, commit_offsets, convert_error, owned
+from rookery.broker.transactions import check_id, commit_offsets, convert_error, find_owned
 from rookery.cluster.events.groupevents import OffsetCommitted
 from rookery.cluster.events.txnevents import TransactionOffsetsCommitted
 from rookery.cluster.state.txns import TransactionOwner
@@ -52,7 +52,7 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
         )
         for topic in request.topics
     ]
-    wanted = list(_wanted(call, request, answers))
+    wanted = list(_select_offsets(call, request, answers))
     if all(_is_unknown(part) for topic in answers for part in topic.partitions):
         # As in Kafka, neither the transaction nor the member is checked.
         return TxnOffsetCommitResponse(topics=answers)
@@ -73,7 +73,7 @@ async def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> TxnO
     except ApiError as error:
         if error.code in _OF_MEMBERS:
             error = await _find_producer_fault(call, event) or error
-        _refuse(answers, _told(call, error).code)
+        _refuse(answers, _translate_error(call, error).code)
         return TxnOffsetCommitResponse(topics=answers)
     for (answer, _), code in zip(wanted, codes, strict=True):
         answer.error_code = code
@@ -85,7 +85,7 @@ async def _find_producer_fault(call: Call, event: TransactionOffsetsCommitted) -
     await reach_head(call)
     writer = TransactionOwner(event.producer_id, event.producer_epoch)
     try:
-        owned(call, event.transactional_id, writer)
+        find_owned(call, event.transactional_id, writer)
     except ApiError as error:
         return error
     return None
@@ -103,7 +103,7 @@ def _refuse(answers: list[TxnOffsetCommitResponseTopic], code: ErrorCode) -> Non
                 part.error_code = code
 
 
-def _told(call: Call, error: ApiError) -> ApiError:
+def _translate_error(call: Call, error: ApiError) -> ApiError:
     """Return the error as a group coordinator reports it."""
     if error.code is ErrorCode.INVALID_TXN_STATE and call.version >= _KNOWS_ABORTABLE:
         return ApiError(ErrorCode.TRANSACTION_ABORTABLE, error.text)
@@ -122,7 +122,7 @@ def _answer(
     return TxnOffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code)
 
 
-def _wanted(
+def _select_offsets(
     call: Call, request: TxnOffsetCommitRequest, answers: list[TxnOffsetCommitResponseTopic]
 ) -> Iterator[tuple[TxnOffsetCommitResponsePartition, OffsetCommitted]]:
     """Yield the offsets that can be committed, each with its entry in the response."""

@@ -58,14 +58,14 @@ def _check(call: Call, update: FeatureUpdateKey, times: int) -> None:
         )
     known = {feature.name: feature for feature in features(call.state)}.get(update.feature)
     if known is None:
-        raise _refused(update, "the cluster has no such feature")
+        raise _make_refusal(update, "the cluster has no such feature")
     if not known.lowest <= update.max_version_level <= known.highest:
-        raise _refused(update, f"the brokers know levels {known.lowest} to {known.highest}")
+        raise _make_refusal(update, f"the brokers know levels {known.lowest} to {known.highest}")
     if update.max_version_level < known.level:
-        raise _refused(update, f"the level is {known.level} and cannot go back")
+        raise _make_refusal(update, f"the level is {known.level} and cannot go back")
 
 
-def _refused(update: FeatureUpdateKey, why: str) -> ApiError:
+def _make_refusal(update: FeatureUpdateKey, why: str) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_UPDATE_VERSION,
         f"Invalid update version {update.max_version_level} for feature {update.feature}: {why}",

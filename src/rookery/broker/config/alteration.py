@@ -153,7 +153,7 @@ def settings_of(call: Call, resource_type: int, name: str) -> dict[str, str]:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
         return call.state.broker_configs.get(resource_key(resource_type, name), {})
     if resource_type != BROKER_RESOURCE:
-        raise unserved(resource_type)
+        raise make_unserved_error(resource_type)
     if name != ALL_BROKERS:
         if name not in map(str, call.state.brokers.nodes):
             raise _no_own_settings()
@@ -169,7 +169,7 @@ def _no_own_settings() -> ApiError:
     )
 
 
-def unserved(resource_type: int) -> ApiError:
+def make_unserved_error(resource_type: int) -> ApiError:
     """Return the error for a resource type that has no settings in this cluster."""
     what = _OTHERS.get(resource_type, f"resources of type {resource_type}")
     return ApiError(ErrorCode.INVALID_REQUEST, f"{what} have no settings in this cluster")

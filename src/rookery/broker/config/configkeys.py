@@ -84,7 +84,7 @@ def _gzip_level(text: str) -> str | None:
     return None if text == "-1" or 1 <= int(text) <= 9 else "Value must be between 1 and 9, or -1"
 
 
-def _throttled(text: str) -> str | None:
+def _check_throttled(text: str) -> str | None:
     for part in split(text):
         partition, colon, broker = part.partition(":")
         if part != "*" and not (colon and partition.isdecimal() and broker.isdecimal()):
@@ -154,7 +154,7 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
         ),
         ConfigKey(
             "follower.replication.throttled.replicas", _LIST, "",
-            "Kept for tools; there are no followers to throttle.", _throttled,
+            "Kept for tools; there are no followers to throttle.", _check_throttled,
         ),
         ConfigKey(
             "index.interval.bytes", _I, "4096",
@@ -163,7 +163,7 @@ TOPIC_KEYS: Final[dict[str, ConfigKey]] = {
         ),
         ConfigKey(
             "leader.replication.throttled.replicas", _LIST, "",
-            "Kept for tools; there are no followers to throttle.", _throttled,
+            "Kept for tools; there are no followers to throttle.", _check_throttled,
         ),
         ConfigKey(
             "local.retention.bytes", _L, "-2",

@@ -48,7 +48,7 @@ class Coordinator(Generic[Key, M]):
         self._is_stopping = False
         self.may_lack_claims = True
         """Whether keys may have lost their coordinator since the last run of the claiming task."""
-        replica.listen(self._applied)
+        replica.listen(self._on_applied)
 
     def __len__(self) -> int:
         return len(self._seats)
@@ -62,7 +62,7 @@ class Coordinator(Generic[Key, M]):
         """Return whether this broker must claim the key, according to the state applied here."""
         return self._subject.is_ours(key)
 
-    def running(self, key: Key) -> M | None:
+    def find_running(self, key: Key) -> M | None:
         """Return the machine of a key if it runs here."""
         seat = self._seats.get(key)
         return None if seat is None else seat.machine
@@ -92,7 +92,7 @@ class Coordinator(Generic[Key, M]):
             self._line_up(key, WaitingWork(give, held.refuse, is_event=True), creates=creates)
         if held.response is not None:
             return held.response
-        return held.wait(when_lost, partial(self._lost, key, held))
+        return held.wait(when_lost, partial(self._abandon, key, held))
 
     def run(
         self, key: Key, work: Callable[[Seat[Key, M]], T], *, creates: bool = False
@@ -187,23 +187,23 @@ class Coordinator(Generic[Key, M]):
         if outcome.error is not ErrorCode.NONE:
             raise ApiError(outcome.error)
         seat.epoch = outcome.value
-        claim = self._held_claim(seat)
+        claim = self._find_claim(seat)
         if claim is None:  # another broker has claimed it in the meantime
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         seat.version = claim.version
 
-    def _held_claim(self, seat: Seat[Key, M]) -> KeyClaim | None:
+    def _find_claim(self, seat: Seat[Key, M]) -> KeyClaim | None:
         """Return the claim of a seat if this broker still holds it."""
         claim = self._subject.find(seat.key)
         if claim is None or not claim.is_led_by(self._replica.incarnation, seat.epoch):
             return None
         return claim
 
-    def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
+    def _on_applied(self, applied: EntryOutcome, _entry: Entry) -> None:
         """Drop keys that were removed or claimed by another broker."""
         for key in applied.claims_changed:
             seat = self._seats.get(key)
-            if seat is not None and seat.machine is not None and self._held_claim(seat) is None:
+            if seat is not None and seat.machine is not None and self._find_claim(seat) is None:
                 self._drop(seat, ErrorCode.NOT_COORDINATOR)
         brokers = [broker.incarnation for broker in self._replica.state.brokers.by_node.values()]
         # Our own incarnation is known only after the entry that created it.
@@ -219,7 +219,7 @@ class Coordinator(Generic[Key, M]):
         for seat in list(self._seats.values()):
             await pace.step()
             is_loaded = seat.machine is not None
-            if is_loaded and (self._held_claim(seat) is None or not self.is_ours(seat.key)):
+            if is_loaded and (self._find_claim(seat) is None or not self.is_ours(seat.key)):
                 self._drop(seat, ErrorCode.NOT_COORDINATOR)
 
     def _drop(self, seat: Seat[Key, M], code: ErrorCode) -> None:
@@ -231,7 +231,7 @@ class Coordinator(Generic[Key, M]):
 
     # Events without a request.
 
-    def _lost(self, key: Key, held: HeldRequest) -> None:
+    def _abandon(self, key: Key, held: HeldRequest) -> None:
         held.abandon()
         seat = self._seats.get(key)
         if seat is not None:

@@ -103,9 +103,9 @@ class Driver(Generic[Key, M]):
         except Exception as error:  # noqa: BLE001 (one key's fault must not stop the others)
             self.fail(seat, error)
             return
-        future.add_done_callback(partial(self._persisted, seat, batch.replies))
+        future.add_done_callback(partial(self._on_persisted, seat, batch.replies))
 
-    def _persisted(
+    def _on_persisted(
         self, seat: Seat[Key, M], replies: list[Reply], done: asyncio.Future[list[Outcome]]
     ) -> None:
         """Send the replies if the new state was accepted; otherwise drop the seat."""

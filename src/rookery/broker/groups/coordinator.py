@@ -74,12 +74,12 @@ class GroupCoordinator(Coordinator[str, GroupMachine]):
         Raises:
             Corrupt: the persisted state cannot be decoded.
         """
-        machine = self.running(group.id)
+        machine = self.find_running(group.id)
         return self._decode(group) if machine is None else machine
 
     def summary(self, group: Group) -> GroupSummary | None:
         """Return a group's summary; None if the persisted state cannot be decoded."""
-        machine = self.running(group.id)
+        machine = self.find_running(group.id)
         if machine is not None:
             return summarize(machine)
         return self._summaries.of(group, self._replica.state.groups)

@@ -19,9 +19,9 @@ from rookery.broker.groups.classic.roster import RosterMember
 from rookery.broker.groups.consumer.assign import Place, Places
 from rookery.broker.groups.consumer.embeddedprotocol import (
     CONSUMER,
-    assigned_places,
     assignment_bytes,
     places_of,
+    read_places,
 )
 from rookery.broker.groups.consumer.group import ConsumerGroup
 from rookery.broker.groups.consumer.machine import ConsumerGroupMachine
@@ -55,7 +55,7 @@ def upgrade(
     group = ConsumerGroup(before.group_id, settings, before.generation, before.settings)
     taken: set[Place] = set()
     for classic in before.roster.members.values():
-        member = _upgraded(classic, before, topics, frozenset(taken))
+        member = _upgrade_member(classic, before, topics, frozenset(taken))
         taken |= member.holding.assigned
         group.seat(member)
         group.target[member.member_id] = member.holding.assigned
@@ -63,7 +63,7 @@ def upgrade(
     return ConsumerGroupMachine(group)
 
 
-def _upgraded(
+def _upgrade_member(
     classic: RosterMember, group: ClassicGroup, topics: TopicLookup, taken: Places
 ) -> GroupMember:
     """Return a classic member as a member of a consumer group, with its current partitions."""
@@ -71,7 +71,7 @@ def _upgraded(
     read_subscription(terms.protocols[terms.protocol])  # later assignments use this one
     subscription = read_subscription(terms.protocols[group.protocol or terms.protocol])
     if classic.assignment:
-        owned = assigned_places(classic.assignment, topics)
+        owned = read_places(classic.assignment, topics)
     else:
         # A rebalance was interrupted: only the member's own report is known.
         owned = places_of(subscription.owned_partitions, topics)
@@ -102,19 +102,19 @@ def downgrade(before: ConsumerGroup, now_ms: int) -> ClassicGroupMachine:
     ids = before.topic_ids
     favourites = set()
     for member in before.members.values():
-        classic = _downgraded(member, ids)
+        classic = _downgrade_member(member, ids)
         group.roster.add(classic)
         favourites.add(next(iter(classic.protocols)))
     group.protocol = group.roster.choose_protocol()
     resume(group, now_ms)
     group.mark()
-    has_all = before.epoch == before.target_epoch and next(before.unsettled(), None) is None
+    has_all = before.epoch == before.target_epoch and next(before.find_unsettled(), None) is None
     if not has_all or favourites != {group.protocol}:
         prepare(group, now_ms)
     return ClassicGroupMachine(group)
 
 
-def _downgraded(member: GroupMember, ids: dict[str, bytes]) -> RosterMember:
+def _downgrade_member(member: GroupMember, ids: dict[str, bytes]) -> RosterMember:
     if member.classic is None:
         raise ProtocolError(f"member {member.member_id!r} does not use the classic protocol")
     terms = member.classic

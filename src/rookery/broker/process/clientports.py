@@ -244,7 +244,7 @@ async def _refresh(verifier: TokenVerifier) -> None:
 
 
 def _endpoint(name: str, config: ListenerConfig, port: int) -> EndpointRow:
-    address = config.advertised(port)
+    address = config.choose_address(port)
     return EndpointRow(
         listener=name, protocol=config.protocol.value, host=address.host, port=address.port
     )

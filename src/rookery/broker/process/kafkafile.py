@@ -93,17 +93,17 @@ def read_kafka_file(path: Path) -> KafkaFile:
         for setting in settings_of(BrokerSettings, ((("listeners",), names),))
     }
     result = KafkaFile()
-    for name, value, key in (*_place(file), *_listeners(listeners), *_translated(file)):
-        result.given.append(_given(by_name[name], value, f"{path} {key}"))
+    for name, value, key in (*_place(file), *_listeners(listeners), *_translate(file)):
+        result.given.append(_make_given(by_name[name], value, f"{path} {key}"))
     defaults = dict(_defaults(file.values))
     if defaults:
         text = ",".join(f"{name}={value}" for name, value in defaults.items())
-        result.given.append(_given(by_name["defaults"], text, str(path)))
+        result.given.append(_make_given(by_name["defaults"], text, str(path)))
     result.warnings = [*_warnings(file), *file.warnings]
     return result
 
 
-def _given(setting: Setting, value: str, source: str) -> GivenValue:
+def _make_given(setting: Setting, value: str, source: str) -> GivenValue:
     return GivenValue(setting, value, is_text=True, source=source)
 
 
@@ -133,7 +133,7 @@ def _listeners(listeners: Sequence[KafkaListener]) -> Iterator[tuple[str, str, s
             yield f"{'security.' if is_only else place}{name}", value, source
 
 
-def _translated(file: KafkaProperties) -> Iterator[tuple[str, str, str]]:
+def _translate(file: KafkaProperties) -> Iterator[tuple[str, str, str]]:
     yield from access_values(file)
     for key, (name, factor) in _SETTINGS.items():
         if key in file.values:
@@ -157,7 +157,9 @@ def _defaults(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _warnings(file: KafkaProperties) -> Iterator[str]:
     inherited = dict(_defaults(file.values))
-    keys = [key for key in file.unused(file.values) if key not in _HOURS and key not in inherited]
+    keys = [
+        key for key in file.find_unused(file.values) if key not in _HOURS and key not in inherited
+    ]
     guards = [key for key in keys if key.startswith(_GUARDS)]
     rest = [key for key in keys if key not in guards]
     unused = [key for key in rest if key.startswith(_UNUSED)]

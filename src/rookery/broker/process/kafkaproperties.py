@@ -48,7 +48,7 @@ class KafkaProperties:
         """Return the key of a value for one listener alone."""
         return f"listener.name.{listener.lower()}.{key}"
 
-    def unused(self, keys: Iterable[str]) -> list[str]:
+    def find_unused(self, keys: Iterable[str]) -> list[str]:
         """Return the keys that were never read."""
         return [key for key in keys if key not in self._used]
 

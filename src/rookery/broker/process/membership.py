@@ -58,7 +58,7 @@ class Membership:
         self._settings = settings
         self._heard: dict[int, tuple[int, int]] = {}
         self._skews: dict[int, int] = {}
-        replica.listen(self._applied)
+        replica.listen(self._on_applied)
 
     @property
     def look_ms(self) -> int:
@@ -83,7 +83,7 @@ class Membership:
         chosen = leader_of(_CARETAKER, 0, self._replica.state.brokers.nodes)
         return broker is not None and chosen == broker.node_id and self.is_clock_sound
 
-    def _applied(self, applied: EntryOutcome, entry: Entry) -> None:
+    def _on_applied(self, applied: EntryOutcome, entry: Entry) -> None:
         writer = entry.incarnation
         if writer and writer != self._replica.incarnation and not applied.is_void:
             self._skews[writer] = self._clock.now_ms() - entry.stamp_ms

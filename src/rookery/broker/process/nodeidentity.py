@@ -52,7 +52,7 @@ class NodeIdentity:
         if self.endpoints:
             return Address(self.endpoints[0].host, self.endpoints[0].port)
         config = next(iter(self._settings.client_listeners().values()))
-        return config.advertised(config.address.port)
+        return config.choose_address(config.address.port)
 
     async def claim(self) -> None:
         """Claim a node id for the next registration; without one the cluster chooses.

@@ -124,11 +124,11 @@ class Observer(ServerHealth):
         is_local = self._broker.backing.traits.is_on_this_host
         return {
             **super().ready_checks(),
-            "draining": self._draining,
+            "draining": self._check_draining,
             "cluster log": self._out_of_reach,
             "replica": self._behind,
             "membership": self._not_a_member,
-            "access rules": self._outdated,
+            "access rules": self._check_outdated,
             "disk": lambda: self._cannot_write("disk", is_written=is_local),
             "store": lambda: self._cannot_write("store", is_written=not is_local),
         }
@@ -169,7 +169,7 @@ class Observer(ServerHealth):
         failure = self._broker.flush_target.failure if is_written else None
         return failure or self._broker.stalls.problem(dependency)
 
-    def _draining(self) -> str:
+    def _check_draining(self) -> str:
         return "the broker is stopping" if self._broker.is_stopping else ""
 
     def _out_of_reach(self) -> str:
@@ -184,7 +184,7 @@ class Observer(ServerHealth):
         is_member = self._broker.member.is_alive
         return "" if is_member else "the broker was expired and is joining again"
 
-    def _outdated(self) -> str:
+    def _check_outdated(self) -> str:
         services = self._broker.services
         return services.lease.problem() if services.lease and services.checks_clients else ""
 

@@ -178,7 +178,7 @@ def _check(settings: BrokerSettings) -> None:
 def _hosts(listener: ListenerConfig) -> set[str]:
     hosts = {"localhost", "127.0.0.1", "::1", socket.gethostname(), listener.address.host}
     if listener.advertise:
-        hosts.add(listener.advertised(0).host)
+        hosts.add(listener.choose_address(0).host)
     return {_normal(host) for host in hosts - _WILDCARDS}
 
 

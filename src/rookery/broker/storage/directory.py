@@ -106,7 +106,7 @@ class DirectoryBacking:
             self._announce_retention(options.now_ms)
 
     def _announce_retention(self, now_ms: int) -> None:
-        overdue = self._service.retention.overdue(now_ms)
+        overdue = self._service.retention.find_overdue(now_ms)
         seconds = self._settings.upkeep_interval_ms // 1000
         if not self._service.options.is_retention_confirmed:
             log.warning(
@@ -132,7 +132,7 @@ class DirectoryBacking:
             partition = self.replica.state.topics.partition(*key)
             if partition is not None:
                 markers.keep(self._tail, key, partition)
-        self.cluster_log.applied(self.replica.state, applied)
+        self.cluster_log.set_locations(self.replica.state, applied)
 
     async def open(self, _new_cluster_id: Callable[[], str]) -> None:
         """Apply the loaded state; the directory contains the cluster id.
@@ -157,7 +157,7 @@ class DirectoryBacking:
 
     async def start(self, tasks: PeriodicTasks) -> None:
         """End transactions whose end was decided before the last stop; start maintenance tasks."""
-        for event in self._service.unfinished():
+        for event in self._service.take_unfinished():
             await self.replica.propose([event])
         if not self._service.is_read_only:
             interval_ms = self._settings.upkeep_interval_ms
@@ -169,7 +169,7 @@ class DirectoryBacking:
 
     async def _retain(self) -> None:
         await asyncio.to_thread(self._service.empty_trash, self._clock.now_ms())
-        for overdue in self._service.retention.overdue(self._clock.now_ms()):
+        for overdue in self._service.retention.find_overdue(self._clock.now_ms()):
             if not overdue.is_held:
                 log.info("retention: %s", describe([overdue]))
                 await self.replica.propose([overdue.event])

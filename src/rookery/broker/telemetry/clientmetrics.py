@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from rookery.broker.call import Call
 from rookery.broker.config.configkeys import ConfigKey, ConfigKind, split
-from rookery.cluster.resources import CLIENT_METRICS_RESOURCE, configured, resource_key
+from rookery.cluster.resources import CLIENT_METRICS_RESOURCE, list_configured, resource_key
 from rookery.cluster.state.state import State
 from rookery.errors import ApiError, ErrorCode
 from rookery.model.uuid import uuid_text
@@ -59,7 +59,7 @@ def subscriptions(state: State) -> dict[str, dict[str, str]]:
     configs = state.broker_configs
     return {
         name: configs[resource_key(CLIENT_METRICS_RESOURCE, name)]
-        for name in configured(configs, CLIENT_METRICS_RESOURCE)
+        for name in list_configured(configs, CLIENT_METRICS_RESOURCE)
     }
 
 
@@ -79,7 +79,7 @@ def properties_of(call: Call, instance_id: bytes) -> Client:
     return dict(zip(PROPERTIES, values, strict=True))
 
 
-def wanted_of(state: State, client: Client) -> WantedMetrics:
+def find_wanted(state: State, client: Client) -> WantedMetrics:
     """Return the union of all subscriptions that match a client."""
     metrics: set[str] = set()
     interval_ms = DEFAULT_INTERVAL_MS

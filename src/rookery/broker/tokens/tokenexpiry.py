@@ -36,14 +36,14 @@ class TokenExpiry:
 
     async def run(self) -> int:
         """Remove expired tokens; return their number."""
-        if not self._is_due() or not self._expired():
+        if not self._is_due() or not self._find_expired():
             return 0
         # They may have been renewed in entries that were not read here yet.
         await self._replica.barrier()
-        outcomes = await self._replica.propose_all(self._expired()[:_AT_ONCE])
+        outcomes = await self._replica.propose_all(self._find_expired()[:_AT_ONCE])
         return sum(outcome.error is ErrorCode.NONE for outcome in outcomes)
 
-    def _expired(self) -> list[Message]:
+    def _find_expired(self) -> list[Message]:
         now_ms = self._clock.now_ms()
         return [
             DelegationTokenExpired(token_id=token_id, expires_ms=token.expires_ms)

@@ -41,10 +41,10 @@ def run(args: CheckLog) -> int:
 async def _check(args: CheckLog, settings: BrokerSettings) -> CheckReport:
     from rookery.cli.output.faults import with_full_keys
     from rookery.cli.output.figures import LiveMeter
-    from rookery.cli.sources import opened
+    from rookery.cli.sources import open_sources
     from rookery.log.check.check import check
 
-    async with opened(settings, with_log=True) as sources:
+    async with open_sources(settings, with_log=True) as sources:
         with LiveMeter("checked", shown=not args.quiet) as meter:
             report = await check(sources, is_quick=args.quick, progress=meter.add)
     report.faults = with_full_keys(report.faults, settings.namespace)

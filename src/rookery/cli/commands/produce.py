@@ -104,10 +104,10 @@ def _read(read: Callable[[bytes], Record], line: bytes, number: int) -> Record:
     try:
         return read(line)
     except ConfigError as error:
-        raise ConfigError(f"line {number}: {error}. {_sent(number - 1)}") from None
+        raise ConfigError(f"line {number}: {error}. {_describe_sent(number - 1)}") from None
 
 
-def _sent(count: int) -> str:
+def _describe_sent(count: int) -> str:
     if not count:
         return "Nothing was sent"
     return "1 record before it was sent" if count == 1 else f"{count} records before it were sent"

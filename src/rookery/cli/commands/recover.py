@@ -57,14 +57,14 @@ async def _recover(
 ) -> tuple[RecoveryPlan, list[PlacedObject]]:
     from rookery.cli.output.faults import with_full_keys
     from rookery.cli.output.figures import LiveMeter
-    from rookery.cli.sources import opened
+    from rookery.cli.sources import open_sources
     from rookery.clock import SystemClock, SystemRandom
     from rookery.log.recover.recover import append_unplaced, carry_out, check_lost, plan
     from rookery.store.wrappers import full_key
 
     clock = SystemClock()
     placed: list[PlacedObject] = []
-    async with opened(settings, with_log=False) as sources:
+    async with open_sources(settings, with_log=False) as sources:
         await check_lost(sources)
         with LiveMeter("read", shown=not args.quiet) as meter:
             recovery = await plan(sources, clock, meter.add)

@@ -56,7 +56,7 @@ def run_in_folder(work: Callable[[DemoFolder], T], prefix: str = "rookery-demo-"
         KeyboardInterrupt: a signal ended the work.
     """
     signals = HeldSignals()
-    with _interrupted_by(_LIKE_CTRL_C):
+    with _interrupt_on(_LIKE_CTRL_C):
         try:
             return _run_and_remove(work, prefix, signals)
         finally:
@@ -109,7 +109,7 @@ class HeldSignals:
 
 
 @contextmanager
-def _interrupted_by(numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
+def _interrupt_on(numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
     """Treat some signals as Ctrl-C, unless this process ignores them."""
     earlier = {number: signal.getsignal(number) for number in numbers}
     for number, handler in earlier.items():

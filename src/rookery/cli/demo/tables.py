@@ -212,7 +212,7 @@ def _count(folder: Path, records: int, broken: int) -> Counts:
             "SELECT count(*), count(DISTINCT (rookery_partition, rookery_offset)) FROM sightings"
         )
         [(iceberg, iceberg_distinct)] = database.sql(query).fetchall()
-    with _hushed():
+    with _silence():
         spark = session("rookery-demo", "local[2]")
         spark.sql(
             "CREATE TEMPORARY VIEW clean USING rookery "
@@ -227,7 +227,7 @@ def _count(folder: Path, records: int, broken: int) -> Counts:
 
 
 @contextmanager
-def _hushed() -> Iterator[None]:
+def _silence() -> Iterator[None]:
     """Discard what Java and Spark print at their start; errors are still raised."""
     sys.stderr.flush()
     kept = os.dup(2)

@@ -40,7 +40,7 @@ class ResourceOptions:
     )
     cluster: bool = switch("--cluster", help="the cluster itself")
 
-    def named(self) -> list[tuple[AclResource, str]]:
+    def list_named(self) -> list[tuple[AclResource, str]]:
         """Return the types and names that were given."""
         from rookery.security.access import AclResource
         from rookery.security.acl import CLUSTER_NAME
@@ -102,7 +102,7 @@ def find_filters(
         everything = replace(everything, pattern_type=pattern_type)
     return [
         replace(everything, resource_type=kind, name=name, pattern_type=pattern_type)
-        for kind, name in options.resources.named()
+        for kind, name in options.resources.list_named()
     ] or [everything]
 
 

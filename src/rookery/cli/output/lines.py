@@ -53,9 +53,11 @@ def to_json(place: TopicPartition, record: Record) -> bytes:
         "partition": place.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        **_named("key", record.key),
-        **_named("value", record.value),
-        "headers": [{"name": name, **_named("value", value)} for name, value in record.headers],
+        **_name_value("key", record.key),
+        **_name_value("value", record.value),
+        "headers": [
+            {"name": name, **_name_value("value", value)} for name, value in record.headers
+        ],
     }
     return json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
 
@@ -68,7 +70,7 @@ def from_json(line: bytes) -> Record:
     """
     try:
         row = _object(json.loads(line, object_pairs_hook=_unique), "the line", _FIELDS)
-        value = _required(row, "value")
+        value = _read_required(row, "value")
         return Record(_read(row, "key"), value, tuple(_headers(row)), _timestamp(row))
     except (ValueError, TypeError) as error:
         shown = line[:60].decode("utf-8", "replace")
@@ -85,7 +87,7 @@ def from_text(line: bytes, separator: bytes | None, headers: tuple[Header, ...])
     return Record(key, value, headers) if has_key else Record(None, line, headers)
 
 
-def _named(name: str, value: bytes | None) -> dict[str, str | None]:
+def _name_value(name: str, value: bytes | None) -> dict[str, str | None]:
     if value is None:
         return {name: None}
     try:
@@ -122,7 +124,7 @@ def _headers(row: dict[str, object]) -> Iterator[Header]:
         name = header.get("name")
         if not isinstance(name, str):
             raise TypeError("the name of a header must be text")
-        yield name, _required(header, "value")
+        yield name, _read_required(header, "value")
 
 
 def _timestamp(row: dict[str, object]) -> int:
@@ -132,7 +134,7 @@ def _timestamp(row: dict[str, object]) -> int:
     return timestamp
 
 
-def _required(row: dict[str, object], name: str) -> bytes | None:
+def _read_required(row: dict[str, object], name: str) -> bytes | None:
     if name not in row and f"{name}_base64" not in row:
         raise ValueError(f"{name} or {name}_base64 is missing (null is a tombstone)")
     return _read(row, name)

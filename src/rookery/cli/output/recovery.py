@@ -43,9 +43,9 @@ def as_text(made: RecoveryPlan, placed: list[PlacedObject], *, is_dry: bool) -> 
     """Describe what was rebuilt, and what was not."""
     for fault in made.faults:
         yield from fault_text(fault)
-    yield from _rebuilt(made)
-    yield from _lost(made.rebuilt.lost)
-    yield from _unplaced(made, placed, is_dry=is_dry)
+    yield from _describe_rebuilt(made)
+    yield from _describe_lost(made.rebuilt.lost)
+    yield from _describe_unplaced(made, placed, is_dry=is_dry)
     if is_dry:
         yield "nothing was written: run it again with --yes and without --dry-run"
     else:
@@ -53,7 +53,7 @@ def as_text(made: RecoveryPlan, placed: list[PlacedObject], *, is_dry: bool) -> 
         yield "run `rookery fsck`, then start the brokers"
 
 
-def _rebuilt(made: RecoveryPlan) -> Iterator[str]:
+def _describe_rebuilt(made: RecoveryPlan) -> Iterator[str]:
     rebuilt = made.rebuilt
     topics = rebuilt.state.topics
     partitions = [partition for topic in topics for partition in topic.partitions]
@@ -70,7 +70,7 @@ def _rebuilt(made: RecoveryPlan) -> Iterator[str]:
         yield f"replaced   {', '.join(rebuilt.catalog.dropped)}: a newer topic has the name"
 
 
-def _lost(lost: list[FaultRange]) -> Iterator[str]:
+def _describe_lost(lost: list[FaultRange]) -> Iterator[str]:
     for topic, partition, base, end in lost:
         yield (
             f"lost       topic {topic}, partition {partition}, offsets {base} to {end - 1}: their "
@@ -78,7 +78,9 @@ def _lost(lost: list[FaultRange]) -> Iterator[str]:
         )
 
 
-def _unplaced(made: RecoveryPlan, placed: list[PlacedObject], *, is_dry: bool) -> Iterator[str]:
+def _describe_unplaced(
+    made: RecoveryPlan, placed: list[PlacedObject], *, is_dry: bool
+) -> Iterator[str]:
     ends = {end.object_id: end for end in placed}
     for unplaced in made.unplaced:
         parts = ", ".join(

@@ -80,13 +80,13 @@ class _Arrow(RowWriter):
         self._writer: Any = None
 
     def end(self, schema: pa.Schema) -> None:
-        self._opened(schema).close()
+        self._require_writer(schema).close()
         self._out.flush()
 
     def _write(self, batch: pa.RecordBatch) -> None:
-        self._opened(batch.schema).write_batch(batch)
+        self._require_writer(batch.schema).write_batch(batch)
 
-    def _opened(self, schema: pa.Schema) -> Any:
+    def _require_writer(self, schema: pa.Schema) -> Any:
         if self._writer is None:
             self._writer = self._open(schema)
         return self._writer

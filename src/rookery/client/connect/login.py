@@ -70,7 +70,7 @@ async def _exchange(
             is_urgent=True,
         )
         if answer.error_code is not ErrorCode.NONE:
-            raise _refused(upstream, sasl, answer.error_code, answer.error_message)
+            raise _make_refusal(upstream, sasl, answer.error_code, answer.error_message)
         # Salting a password may take a second of CPU time, which must not block the event loop.
         token = await asyncio.to_thread(exchange.respond, bytes(answer.auth_bytes))
         if exchange.is_done:
@@ -78,7 +78,7 @@ async def _exchange(
     raise ProtocolError(f"broker {upstream.name}: {sasl.mechanism} did not come to an end")
 
 
-def _refused(upstream: Upstream, sasl: Sasl, code: ErrorCode, message: str | None) -> ApiError:
+def _make_refusal(upstream: Upstream, sasl: Sasl, code: ErrorCode, message: str | None) -> ApiError:
     said = f" ({message})" if message else ""
     has_token = sasl.mechanism == "OAUTHBEARER"
     subject = "the token" if has_token else f"user {sasl.username!r}"

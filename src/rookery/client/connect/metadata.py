@@ -173,7 +173,7 @@ class Metadata:
         link = await self.link()
         version = link.versions.choose(METADATA)
         request = MetadataRequest(
-            topics=_asked(topics, version),
+            topics=_list_topics(topics, version),
             allow_auto_topic_creation=False,
         )
         timeout_ms = deadline.cap(self._settings.request_timeout_ms)
@@ -237,7 +237,7 @@ class Metadata:
         return PersistentError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
-def _asked(topics: frozenset[str] | None, version: int) -> list[MetadataRequestTopic] | None:
+def _list_topics(topics: frozenset[str] | None, version: int) -> list[MetadataRequestTopic] | None:
     if topics is None:
         # Version 0 requests all topics with an empty list.
         return [] if version == 0 else None

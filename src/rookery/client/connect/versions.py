@@ -81,14 +81,14 @@ async def negotiate(
     newest = min(API_VERSIONS.versions.stop - 1, highest.get(API_VERSIONS.key, 0x7FFF))
     response = await _ask(upstream, client_id, newest, timeout_ms)
     if response.error_code is ErrorCode.UNSUPPORTED_VERSION:
-        response = await _ask(upstream, client_id, _offered(response, newest), timeout_ms)
+        response = await _ask(upstream, client_id, _choose_offered(response, newest), timeout_ms)
     if response.error_code is not ErrorCode.NONE:
         raise ApiError(response.error_code, f"broker {upstream.name} does not report its versions")
     ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
     return Versions(upstream.name, ranges, highest)
 
 
-def _offered(response: ApiVersionsResponse, newest: int) -> int:
+def _choose_offered(response: ApiVersionsResponse, newest: int) -> int:
     """Return the version for the second request; brokers before Kafka 2.4 name none, so 0."""
     for row in response.api_keys:
         if row.api_key == API_VERSIONS.key:

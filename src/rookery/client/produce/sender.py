@@ -164,9 +164,9 @@ class Sender:
     def _start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if name not in self._side_tasks:
             task = self._side_tasks[name] = asyncio.create_task(work())
-            task.add_done_callback(lambda _: self._ended(name))
+            task.add_done_callback(lambda _: self._on_ended(name))
 
-    def _ended(self, name: str) -> None:
+    def _on_ended(self, name: str) -> None:
         task = self._side_tasks.pop(name)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the producer's %s failed", name, exc_info=error)

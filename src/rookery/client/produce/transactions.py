@@ -132,7 +132,7 @@ class TransactionalWriter:
         written: list[StoredBatch] = []
         done = 0
         while done < rows.num_rows:
-            for batch in _encoded(rows, done, self._writing(place)):
+            for batch in _encode(rows, done, self._make_settings(place)):
                 stored = await self._store(place, batch, done)
                 if stored is None:
                     break
@@ -159,7 +159,7 @@ class TransactionalWriter:
     def _limit(self, place: TopicPartition) -> int:
         return self._limits.get(place, self._max_batch_bytes)
 
-    def _writing(self, place: TopicPartition) -> WriteSettings:
+    def _make_settings(self, place: TopicPartition) -> WriteSettings:
         return WriteSettings(
             codec=self._codec,
             max_batch_bytes=self._limit(place),
@@ -242,7 +242,7 @@ class TransactionalWriter:
         return answers[place]
 
 
-def _encoded(
+def _encode(
     rows: pa.RecordBatch | pa.Table, row: int, writing: WriteSettings
 ) -> Iterator[bytearray]:
     """Yield batches of the rows from a given row on."""

@@ -96,7 +96,7 @@ class EtcdLog:
         self._check_open()
         entries = await self._reader.read(after, max_bytes)
         if entries:
-            self._watch.moved(entries[-1].number)
+            self._watch.on_moved(entries[-1].number)
         return entries
 
     async def head(self) -> int:
@@ -126,7 +126,7 @@ class EtcdLog:
         self._check_open()
         check_beginning(number)
         await _create_head(self._client, self._layout, number)
-        self._watch.moved(number)
+        self._watch.on_moved(number)
 
     async def close(self) -> None:
         """Close the handle after the appends in progress."""

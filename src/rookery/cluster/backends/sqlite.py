@@ -71,7 +71,7 @@ class SqliteLog:
         # One lock for each file, whichever links lead to it.
         path = path.resolve()
         self._loop = asyncio.get_running_loop()
-        self._appender = LocalAppender(path, durability, patience, self._committed)
+        self._appender = LocalAppender(path, durability, patience, self._on_committed)
         self._bell = self._appender.open()
         self._reader = Worker("cluster-read", path, durability)
         self._copier = Worker("cluster-checkpoint", path, durability)
@@ -103,14 +103,14 @@ class SqliteLog:
         self._check_open()
         entries = await self._reader.call(lambda database: database.read(after, max_bytes))
         if entries:
-            self._committed(entries[-1].number)
+            self._on_committed(entries[-1].number)
         return entries
 
     async def head(self) -> int:
         """Return the last entry's number."""
         self._check_open()
         head = await self._reader.call(Database.head)
-        self._committed(head)
+        self._on_committed(head)
         return head
 
     async def wait(self, after: int) -> int:
@@ -144,7 +144,7 @@ class SqliteLog:
         self._check_open()
         check_beginning(number)
         await self._appender.call(lambda database: database.begin_after(number))
-        self._committed(number)
+        self._on_committed(number)
 
     async def close(self) -> None:
         """Close the handle."""
@@ -164,7 +164,7 @@ class SqliteLog:
         if self._closed:
             raise _closed()
 
-    def _committed(self, head: int) -> None:
+    def _on_committed(self, head: int) -> None:
         """Wake the waiters for an entry that is now known to exist."""
         if head <= self._head:
             return
@@ -180,7 +180,7 @@ class SqliteLog:
     def _answer(self) -> None:
         """Handle rings. If there are several, one may have been dropped, possibly the newest."""
         head, rings = self._bell.answer()
-        self._committed(head)
+        self._on_committed(head)
         if rings > 1:
             self._unsure = True
             if self._waiters and self._look is None:

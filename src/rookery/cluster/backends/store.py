@@ -126,7 +126,7 @@ class StoreLog:
             entries, _ = await asyncio.gather(reading, self._floor.read())
         else:
             entries = await reading
-            self._waiters.looked()
+            self._waiters.note_poll()
         await self._floor.confirm()
         self._check_floor(after)
         if entries:
@@ -186,7 +186,7 @@ class StoreLog:
 
     async def _find_end(self) -> int:
         head = await self._end.find()
-        self._waiters.looked()
+        self._waiters.note_poll()
         return head
 
     async def _probe(self) -> None:

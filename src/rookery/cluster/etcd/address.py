@@ -65,12 +65,12 @@ def parse(url: str) -> EtcdAddress:
     options = _options(url, parts.query)
     name = unquote(parts.path).strip("/") or DEFAULT_NAME
     if parts.fragment or _NAME.fullmatch(name) is None:
-        raise _refused(url, f"{name!r} cannot be a log's name; use letters, digits, . _ - and /")
+        raise _make_error(url, f"{name!r} cannot be a log's name; use letters, digits, . _ - and /")
     user = options.get("user", "")
     if bool(user) != ("password_file" in options):
-        raise _refused(url, "user and password_file belong together")
+        raise _make_error(url, "user and password_file belong together")
     if ("cert" in options) != ("key" in options):
-        raise _refused(url, "cert and key belong together")
+        raise _make_error(url, "cert and key belong together")
     tls = _tls(url, options)
     return EtcdAddress(
         endpoints=tuple(_endpoint(url, text) for text in parts.netloc.split(",")),
@@ -89,21 +89,21 @@ def _options(url: str, query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
-        raise _refused(url, f"{query!r} is not a list of options") from None
+        raise _make_error(url, f"{query!r} is not a list of options") from None
     options = dict(pairs)
     if unknown := sorted(options.keys() - _OPTIONS):
-        raise _refused(url, f"no option {unknown[0]!r}; there are {', '.join(sorted(_OPTIONS))}")
+        raise _make_error(url, f"no option {unknown[0]!r}; there are {', '.join(sorted(_OPTIONS))}")
     if len(options) < len(pairs):
-        raise _refused(url, "an option occurs twice")
+        raise _make_error(url, "an option occurs twice")
     return options
 
 
 def _tls(url: str, options: dict[str, str]) -> bool:
     wanted = options.get("tls", "on" if "ca" in options else "off")
     if wanted not in {"on", "off"}:
-        raise _refused(url, f"tls={wanted}: choose on or off")
+        raise _make_error(url, f"tls={wanted}: choose on or off")
     if wanted == "off" and options.keys() & {"ca", "cert", "key"}:
-        raise _refused(url, "ca, cert and key are for TLS: add ca=… or tls=on")
+        raise _make_error(url, "ca, cert and key are for TLS: add ca=… or tls=on")
     return wanted == "on"
 
 
@@ -114,7 +114,7 @@ def _timeout(url: str, options: dict[str, str]) -> float:
     except ValueError:
         seconds = 0.0
     if not 0.1 <= seconds <= 3600:
-        raise _refused(url, f"timeout={text}: give seconds, between 0.1 and 3600")
+        raise _make_error(url, f"timeout={text}: give seconds, between 0.1 and 3600")
     return seconds
 
 
@@ -122,7 +122,7 @@ def _endpoint(url: str, text: str) -> str:
     match = _ENDPOINT.fullmatch(text)
     if match is None or not 0 < int(match["port"] or DEFAULT_PORT) < 65536:
         shown = text.rpartition("@")[2]  # before it, there may be a password
-        raise _refused(url, f"{shown!r} is not host:port; write etcd://host:2379,host:2379/name")
+        raise _make_error(url, f"{shown!r} is not host:port; write etcd://host:2379,host:2379/name")
     return f"{match['host']}:{match['port'] or DEFAULT_PORT}"
 
 
@@ -132,8 +132,8 @@ def _file(url: str, options: dict[str, str], option: str) -> bytes | None:
     try:
         return Path(options[option]).read_bytes()
     except OSError as error:
-        raise _refused(url, f"{option}: {error.strerror}: {options[option]}") from error
+        raise _make_error(url, f"{option}: {error.strerror}: {options[option]}") from error
 
 
-def _refused(url: str, why: str) -> ConfigError:
+def _make_error(url: str, why: str) -> ConfigError:
     return ConfigError(f"cluster log {url!r}: {why}")

@@ -32,7 +32,7 @@ from rookery.cluster.etcd.messages import (
     TXN,
     get,
     is_absent,
-    nested,
+    nest,
     put,
     range_request,
     read_txn,
@@ -123,7 +123,7 @@ class EtcdAppender:
         for number, waiting in enumerate(batch, first):
             if not waiting.future.done():
                 waiting.future.set_result(number)
-        self._watch.moved(first + len(batch) - 1)
+        self._watch.on_moved(first + len(batch) - 1)
 
     async def _append(self, values: list[bytes]) -> int:
         """Retry at the log's end until the append succeeds; return the first entry's number."""
@@ -133,7 +133,7 @@ class EtcdAppender:
             number = self._watch.head + 1
             rungs = self._affordable_rungs(values)
             answer = await self._client.call(TXN, self._ladder(number, rungs, values))
-            landed = self._landed(number, answer)
+            landed = self._find_landed(number, answer)
         self._last = LastAppend(self._turn, landed).write()
         return landed
 
@@ -150,7 +150,7 @@ class EtcdAppender:
         request = b""
         for at in reversed(range(number, number + rungs)):
             request = self._rung(at, values, otherwise)
-            otherwise = [nested(request)]
+            otherwise = [nest(request)]
         return request
 
     def _rung(self, number: int, values: list[bytes], otherwise: list[bytes]) -> bytes:
@@ -166,7 +166,7 @@ class EtcdAppender:
         steps += [put(self._layout.entry(at), value) for at, value in enumerate(values, number)]
         return txn_request(conditions, steps, otherwise)
 
-    def _landed(self, number: int, answer: EtcdAnswer) -> int | None:
+    def _find_landed(self, number: int, answer: EtcdAnswer) -> int | None:
         """Return the first entry's number; None if other writers came first on all rungs."""
         done, rung = read_txn(answer.data), 0
         while not done.succeeded and done.inner:
@@ -177,14 +177,14 @@ class EtcdAppender:
         first, head, writer = done.results
         bounds = read_bounds(self._layout, first, head)
         check_head(self._layout.name, bounds.head, number - 1)
-        self._watch.moved(bounds.head)
+        self._watch.on_moved(bounds.head)
         self._rungs = min(MAX_RUNGS, 2 * (bounds.head - number + 1) + 1)
         if not writer and answer.tries > 1 and bounds.floor >= number:
             raise self._unknown(number)
         self._last = writer[0].value if writer else b""
-        return self._landed_before()
+        return self._find_earlier()
 
-    def _landed_before(self) -> int | None:
+    def _find_earlier(self) -> int | None:
         """Return the number that an earlier attempt of this append got, according to our key."""
         last = read_last(self._writer, self._last) if self._last else None
         return last.number if last and last.turn == self._turn else None

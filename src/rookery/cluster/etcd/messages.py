@@ -126,7 +126,7 @@ def delete(key: bytes) -> bytes:
     return write((3, write((1, key))))
 
 
-def nested(request: bytes) -> bytes:
+def nest(request: bytes) -> bytes:
     """Operation: run a nested transaction."""
     return write((4, request))
 

@@ -89,7 +89,7 @@ class EtcdReader:
             return await self._without_next(entries, after, result.revision)
         for expected, entry in enumerate(entries, after + 1):
             if entry.number != expected:
-                raise self._missing(expected)
+                raise self._make_missing_error(expected)
         self._usual_bytes = max(1, sum(len(entry.data) for entry in entries) // len(entries))
         return entries
 
@@ -107,7 +107,7 @@ class EtcdReader:
         if bounds.floor > after:
             raise EntriesTrimmed(after, bounds.floor)
         if entries or bounds.head > after:
-            raise self._missing(after + 1)
+            raise self._make_missing_error(after + 1)
         return []
 
     async def _bounds(self, revision: int = 0) -> LogBounds:
@@ -121,7 +121,7 @@ class EtcdReader:
     def _entry(self, pair: Pair) -> LogEntry:
         return LogEntry(self._layout.number(pair.key), read_value(pair.key, pair.value))
 
-    def _missing(self, number: int) -> Corrupt:
+    def _make_missing_error(self, number: int) -> Corrupt:
         return Corrupt(
             f"entry {number} of the cluster log {self._layout.name!r} in etcd is missing: was its "
             "key deleted by hand? Stop all brokers"

@@ -56,7 +56,7 @@ class HeadWatch:
         """Read the head from etcd; it includes every append that returned before."""
         return (await self._look())[0]
 
-    def moved(self, head: int) -> None:
+    def on_moved(self, head: int) -> None:
         """Wake the waiters for an entry that is now known to exist."""
         if head <= self.head:
             return
@@ -102,7 +102,7 @@ class HeadWatch:
         result = read_range(answer.data)
         head = self._layout.read_head(result.pairs[0].value) if result.pairs else 0
         check_head(self._layout.name, head, known)
-        self.moved(head)
+        self.on_moved(head)
         return head, result.revision
 
     async def _pulse(self) -> None:
@@ -123,7 +123,7 @@ class HeadWatch:
             async for data in stream:
                 watched = read_watch(data)
                 for value in watched.values[-1:]:
-                    self.moved(self._layout.read_head(value))
+                    self.on_moved(self._layout.read_head(value))
                 if watched.is_canceled:
                     self._check_cancel(watched.reason)
                     return

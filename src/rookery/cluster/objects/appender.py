@@ -61,9 +61,9 @@ class ObjectAppender:
             self._ahead.put(number, stored.data)
             self._end.see(number)
             if stored.id == item.id:
-                self._turns.won(number)
+                self._turns.note_win(number)
                 return number
-            self._turns.lost(number, stored.losses)
+            self._turns.note_loss(number, stored.losses)
             item = item._replace(losses=item.losses + 1)
 
     async def _catch_up(self, item: Item) -> None:
@@ -79,7 +79,7 @@ class ObjectAppender:
             # A conflict is most likely with another writer's entry. But clients of stores retry,
             # and then the existing entry may be ours.
             with suppress(Conflict, Unavailable):
-                with self._turns.timed():
+                with self._turns.measure():
                     await self._entries.create(number, item)
                 return item
             stored = await self._patiently(lambda: self._entries.get(number))

@@ -64,7 +64,7 @@ def write_item(number: int, item: Item) -> list[bytes]:
 def read_item(number: int, data: bytes) -> Item:
     """Decode the object of an entry, after checking its number."""
     key = entry_key(number)
-    body = _checked(key, data, _ENTRY_MAGIC, _ENTRY.size)
+    body = _check(key, data, _ENTRY_MAGIC, _ENTRY.size)
     if len(data) > MAX_OBJECT_BYTES:
         raise Corrupt(f"object {key!r} is larger than any entry: someone else wrote it")
     written, losses, id_ = _ENTRY.unpack_from(body)
@@ -81,14 +81,14 @@ def write_limits(limits: FloorLimits) -> bytes:
 
 def read_limits(data: bytes) -> FloorLimits:
     """Decode the object of the floor."""
-    body = _checked(FLOOR_KEY, data, _FLOOR_MAGIC, _FLOOR.size)
+    body = _check(FLOOR_KEY, data, _FLOOR_MAGIC, _FLOOR.size)
     limits = FloorLimits(*_FLOOR.unpack_from(body))
     if len(body) != _FLOOR.size or limits.deleted > limits.floor:
         raise Corrupt(f"object {FLOOR_KEY!r} says {limits}, which cannot be: restore it")
     return limits
 
 
-def _checked(key: str, data: bytes, magic: bytes, size: int) -> memoryview:
+def _check(key: str, data: bytes, magic: bytes, size: int) -> memoryview:
     """Return the bytes after the CRC, if the CRC is right and the size sufficient."""
     if len(data) < _HEAD.size + size:
         raise Corrupt(f"object {key!r} is cut off after {len(data)} bytes")

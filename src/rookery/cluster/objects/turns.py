@@ -41,14 +41,14 @@ class Turns:
         self._contended_until = 0
         self._accompanied_until = 0
 
-    def lost(self, number: int, losses: int) -> None:
+    def note_loss(self, number: int, losses: int) -> None:
         """Record that another writer has written an entry, after `losses` of its own."""
         self._in_a_row = 0
         self._accompanied_until = number + _ACCOMPANIED
         if losses:
             self._contended_until = number + _CONTENDED
 
-    def won(self, number: int) -> None:
+    def note_win(self, number: int) -> None:
         """Record that this writer has written an entry."""
         now = loop_seconds()
         # A writer that arrives later than it could have has already paused.
@@ -57,7 +57,7 @@ class Turns:
         self._next_at = now + self._rest(number)
 
     @contextmanager
-    def timed(self) -> Iterator[None]:
+    def measure(self) -> Iterator[None]:
         """Measure the round-trip time of a create."""
         began = loop_seconds()
         yield

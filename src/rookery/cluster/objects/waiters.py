@@ -55,7 +55,7 @@ class Waiters:
             if after < head and not future.done():
                 future.set_result(head)
 
-    def looked(self) -> None:
+    def note_poll(self) -> None:
         """Record that the store was just polled, which postpones the next poll."""
         self._looked_at = loop_seconds()
 
@@ -79,7 +79,7 @@ class Waiters:
                 await self._look()
                 failing_since = None
             except Unavailable as error:
-                self.looked()
+                self.note_poll()
                 failing_since = failing_since or loop_seconds()
                 if loop_seconds() - failing_since >= self._patience:
                     self.fail(error)

@@ -129,7 +129,7 @@ class Groups:
         group.staged = b""
         return group
 
-    def led(self, group_id: str, incarnation: int, epoch: int) -> Group | None:
+    def find_led(self, group_id: str, incarnation: int, epoch: int) -> Group | None:
         """Return a group, if this incarnation coordinates it in this epoch."""
         group = self.by_id.get(group_id)
         return group if group is not None and group.is_led_by(incarnation, epoch) else None

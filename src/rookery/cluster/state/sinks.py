@@ -93,7 +93,7 @@ class Sinks:
         self.staged_bytes -= len(staged.packed)
         return staged
 
-    def overdue(self, now_ms: int) -> list[int]:
+    def find_overdue(self, now_ms: int) -> list[int]:
         """Return the objects whose batch was not committed in time.
 
         They are in staging order, so the search ends at the first that is not due. This matters
@@ -102,7 +102,7 @@ class Sinks:
         due = takewhile(lambda item: item[1].until_ms <= now_ms, self.staged.items())
         return [object_id for object_id, _ in due]
 
-    def superseded(self, batch: SinkBatch) -> list[int]:
+    def find_superseded(self, batch: SinkBatch) -> list[int]:
         """Return the objects staged for a sink that cannot be committed after this batch."""
         return [
             object_id

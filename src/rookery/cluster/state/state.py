@@ -133,7 +133,7 @@ class State:
             )
         self.feature_level = max(self.feature_level, level)
 
-    def _registered(
+    def _register(
         self, entry: Entry, event: brokerevents.BrokerRegistered, done: EntryOutcome
     ) -> Outcome:
         if self._has_registered(done):
@@ -157,12 +157,12 @@ class State:
     def _beat(self, _entry: Entry, _event: Message, _done: EntryOutcome) -> Outcome:
         return OK
 
-    def _left(self, entry: Entry, _event: Message, _done: EntryOutcome) -> Outcome:
+    def _leave(self, entry: Entry, _event: Message, _done: EntryOutcome) -> Outcome:
         self.brokers.remove(entry.incarnation)
         self.topics.lead(self.brokers.nodes)
         return OK
 
-    def _expired(
+    def _expire(
         self, _entry: Entry, event: brokerevents.BrokerExpired, _done: EntryOutcome
     ) -> Outcome:
         if self.brokers.sequences.get(event.incarnation) != event.last_sequence:
@@ -174,11 +174,11 @@ class State:
     _handlers: Final[dict[type[Message], Callable[..., Outcome]]] = {
         brokerevents.ClusterCreated: _cluster_created,
         brokerevents.FeatureLevelRaised: _level_raised,
-        brokerevents.BrokerRegistered: _registered,
+        brokerevents.BrokerRegistered: _register,
         brokerevents.ProcessRegistered: _process_registered,
         brokerevents.BrokerBeat: _beat,
-        brokerevents.BrokerLeft: _left,
-        brokerevents.BrokerExpired: _expired,
+        brokerevents.BrokerLeft: _leave,
+        brokerevents.BrokerExpired: _expire,
         **grouprules.HANDLERS,
         **importrules.HANDLERS,
         **logrules.HANDLERS,

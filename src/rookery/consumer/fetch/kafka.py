@@ -51,7 +51,7 @@ class KafkaSource:
     ) -> dict[str, list[int]]:
         """Return the partitions of topics, by name or by pattern."""
         if pattern is not None:
-            names = await self._matching(pattern)
+            names = await self._find_matching(pattern)
         router = self.client.router
         deadline = router.retrier.deadline()
 
@@ -68,7 +68,7 @@ class KafkaSource:
         self._warm_up()
         return partitions
 
-    async def _matching(self, pattern: re.Pattern[str]) -> list[str]:
+    async def _find_matching(self, pattern: re.Pattern[str]) -> list[str]:
         metadata = self.client.metadata
         view = await metadata.fetch_all(self.client.router.retrier.deadline())
         return sorted(
@@ -160,7 +160,7 @@ class KafkaSource:
     ) -> list[PartitionAnswer] | None:
         router = self.client.router
         link = await router.connections.get(node.address, Lane.FETCH)
-        located = self._located(wants)
+        located = self._locate(wants)
         by_name = None if has_ids(located) else _LAST_BY_NAME
         version = link.versions.choose(FETCH, lowest=_OLDEST, highest=by_name)
         if version < _SESSIONS:
@@ -179,7 +179,7 @@ class KafkaSource:
             raise ApiError(response.error_code, f"broker {link.name} refused to fetch")
         return self._answers(response, wants, located)
 
-    def _located(self, wants: Sequence[Want]) -> list[PartitionLeader]:
+    def _locate(self, wants: Sequence[Want]) -> list[PartitionLeader]:
         """Look up partitions in the metadata, which rarely changes between fetches."""
         metadata = self.client.metadata
         if self._view is not metadata.view:

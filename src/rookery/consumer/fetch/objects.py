@@ -186,14 +186,14 @@ class ObjectSource:
                 want.offset,
                 data,
                 headers,
-                self._aborted(listed, want.offset, stored.next_offset),
+                self._find_aborted(listed, want.offset, stored.next_offset),
                 high,
                 stable,
                 stored.next_offset,
             )
         raise Unavailable(f"{want.place.text}: its objects are rewritten faster than read")
 
-    def _aborted(self, listed: array[int], begin: int, end: int) -> list[tuple[int, int]]:
+    def _find_aborted(self, listed: array[int], begin: int, end: int) -> list[tuple[int, int]]:
         if not self._is_committed:
             return []
         aborted = aborts.within(listed, begin, end)

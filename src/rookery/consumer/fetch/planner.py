@@ -102,7 +102,7 @@ class RequestPlanner:
     ) -> LaneRequest | None:
         """Build the request to one broker; the lock is held."""
         room = self._shelves.memory - self._shelves.held - self._reserved
-        chosen = self._chosen(shelves, share, room)
+        chosen = self._choose(shelves, share, room)
         picked = set(chosen)
         for shelf in shelves:
             shelf.is_passed_over = shelf not in picked
@@ -120,7 +120,7 @@ class RequestPlanner:
         wait_ms = self._wait_ms(chosen, now, is_all=len(chosen) == len(shelves))
         return LaneRequest(lane, chosen, wants, max_bytes, reserved, wait_ms)
 
-    def _chosen(self, shelves: list[Shelf], share: int, room: int) -> list[Shelf]:
+    def _choose(self, shelves: list[Shelf], share: int, room: int) -> list[Shelf]:
         here = set(shelves)
         needed = [shelf for shelf in self._shelves.needed if shelf in here]
         if room <= 0:

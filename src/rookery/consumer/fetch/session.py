@@ -59,7 +59,7 @@ class Session:
             session_id=self._id,
             session_epoch=self._epoch,
             topics=_topics(changed),
-            forgotten_topics_data=_forgotten(forgotten),
+            forgotten_topics_data=_list_forgotten(forgotten),
         )
 
     def on_answer(self, response: FetchResponse) -> bool:
@@ -98,7 +98,7 @@ def _topics(rows: Iterable[_RequestedPartition]) -> list[FetchTopic]:
     return list(topics.values())
 
 
-def _forgotten(rows: Iterable[_RequestedPartition]) -> list[ForgottenTopic]:
+def _list_forgotten(rows: Iterable[_RequestedPartition]) -> list[ForgottenTopic]:
     topics: dict[str, ForgottenTopic] = {}
     for want, _, topic_id in rows:
         name = want.place.topic

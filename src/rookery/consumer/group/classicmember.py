@@ -104,18 +104,18 @@ class ClassicGroupMember:
 
     async def _join(self, on_given: Change, on_taken: Change) -> bool:
         """Join the next generation; return whether to rejoin immediately."""
-        joined = await self._joined()
+        joined = await self._send_join()
         if joined is None:
             return True
         self.holding.member_id, self.holding.epoch = joined.member_id, joined.generation_id
-        synced = await self._synced(joined)
+        synced = await self._send_sync(joined)
         if synced.error_code is ErrorCode.REBALANCE_IN_PROGRESS:
             return True
         _check(synced.error_code, self._group)
         taken, _ = await self.holding.change(_places(synced.assignment), on_given, on_taken)
         return taken
 
-    async def _joined(self) -> JoinGroupResponse | None:
+    async def _send_join(self) -> JoinGroupResponse | None:
         """Send JoinGroup; return None if the member must try again."""
         request = JoinGroupRequest(
             group_id=self._group,
@@ -158,7 +158,7 @@ class ClassicGroupMember:
             )
         )
 
-    async def _synced(self, joined: JoinGroupResponse) -> SyncGroupResponse:
+    async def _send_sync(self, joined: JoinGroupResponse) -> SyncGroupResponse:
         """Send SyncGroup to get our assignment; as leader, assign partitions to all members."""
         self._counts = None
         assignments: list[SyncGroupRequestAssignment] = []

@@ -128,7 +128,7 @@ class ConsumerMember:
         if is_full:
             request.rebalance_timeout_ms = _REBALANCE_MS
             request.subscribed_topic_names = list(self._topics)
-            request.topic_partitions = self._owned()
+            request.topic_partitions = self._list_owned()
 
         async def ask(link: Link, timeout_ms: int) -> ConsumerGroupHeartbeatResponse:
             version = link.versions.choose(CONSUMER_GROUP_HEARTBEAT)
@@ -144,7 +144,7 @@ class ConsumerMember:
             f"join group {self._group!r}", self._group, ask, deadline
         )
 
-    def _owned(self) -> list[TopicPartitions]:
+    def _list_owned(self) -> list[TopicPartitions]:
         topics: dict[bytes, list[int]] = {}
         if self.holding.epoch > 0:
             for place in sorted(self.holding.owned):

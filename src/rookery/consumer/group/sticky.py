@@ -36,7 +36,7 @@ def assign(
         counts: the partition count of each topic; topics that do not exist are left out.
         members: by their ids.
     """
-    hands = _kept(counts, members)
+    hands = _keep_claims(counts, members)
     _deal(counts, members, hands)
     _balance(members, hands)
     return {
@@ -45,7 +45,7 @@ def assign(
     }
 
 
-def _kept(
+def _keep_claims(
     counts: Mapping[str, int], members: Mapping[str, MemberClaim]
 ) -> dict[str, set[TopicPartition]]:
     """Let members keep their partitions; one that two claim equally is unassigned."""

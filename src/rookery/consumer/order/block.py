@@ -96,7 +96,7 @@ class RowBlock:
         return self.table[:, TIME] if self.event_times is None else self.event_times
 
 
-def reading(columns: set[str], max_batch_bytes: int) -> ReadSettings:
+def make_settings(columns: set[str], max_batch_bytes: int) -> ReadSettings:
     """Return what to decode for the requested columns; checksums were already verified."""
     others = sorted(columns & {"key", "value", "headers", "timestamp_type", "leader_epoch"})
     return ReadSettings(
@@ -107,7 +107,7 @@ def reading(columns: set[str], max_batch_bytes: int) -> ReadSettings:
     )
 
 
-def decoded(chunk: Chunk, wanted: ReadSettings, partition: int) -> list[RowBlock]:
+def decode_chunk(chunk: Chunk, wanted: ReadSettings, partition: int) -> list[RowBlock]:
     """Decode a chunk into one block, into several if it is huge, or into none.
 
     Args:

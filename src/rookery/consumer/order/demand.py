@@ -59,7 +59,7 @@ class Demand:
             self._raise_fault(self._merge.bound(), now)
         needed = [
             shelf
-            for index in self._merge.lagging()[:_MOST_NEEDED].tolist()
+            for index in self._merge.find_lagging()[:_MOST_NEEDED].tolist()
             if not (shelf := self._shelf_of[index]).chunks and not shelf.is_exhausted
         ]
         self._make_room(needed)
@@ -95,7 +95,7 @@ class Demand:
         first = needed[0]
         room = max(first.batch_bytes, 1) + shelves.held - shelves.memory
         # The partitions furthest ahead are needed last.
-        ahead = [self._shelf_of[index] for index in self._merge.lagging()[::-1].tolist()]
+        ahead = [self._shelf_of[index] for index in self._merge.find_lagging()[::-1].tolist()]
         if shelves.evict([shelf for shelf in ahead if shelf is not first], room):
             return
         if shelves.is_over(first):

@@ -216,7 +216,7 @@ class StreamEngine:
             # more.
             if self._is_tight and (self._outlet.ready.size or self._shelves.held > held):
                 break
-            shelf = self._blocking()
+            shelf = self._find_blocking()
             decoded = None if shelf is None else self._intake.take(shelf)
             if decoded is None:
                 break
@@ -230,7 +230,7 @@ class StreamEngine:
     def _is_tight(self) -> bool:
         return self._shelves.held >= self._shelves.memory
 
-    def _blocking(self) -> Shelf | None:
+    def _find_blocking(self) -> Shelf | None:
         """Return the partition that holds back the others."""
         index = self._merge.bound().partition
         if index < len(self.shelf_of):
@@ -260,7 +260,7 @@ class StreamEngine:
 
     def _settle(self, pieces: list[MergePiece[RowBlock]]) -> None:
         """Free the memory of blocks whose rows have all been returned."""
-        for index, size in _freed(pieces).items():
+        for index, size in _free_blocks(pieces).items():
             if not self.shelf_of[index].is_gone:
                 self._shelves.free(self.shelf_of[index], size)
 
@@ -302,7 +302,7 @@ def _new_shelf(range_: PartitionRange, index: int, now: int, *, is_live: bool) -
     )
 
 
-def _freed(pieces: list[MergePiece[RowBlock]]) -> dict[int, int]:
+def _free_blocks(pieces: list[MergePiece[RowBlock]]) -> dict[int, int]:
     """Take rows from their blocks; return the bytes of empty blocks by partition number."""
     freed: dict[int, int] = {}
     for piece in pieces:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rookery.consumer.checkpoint import NO_TIME
 from rookery.consumer.faults import CorruptBatch, RecordTooLarge
 from rookery.consumer.fetch.shelf import ENDLESS, Shelf, Shelves
-from rookery.consumer.order.block import Chunk, RowBlock, decoded, keep, reading
+from rookery.consumer.order.block import Chunk, RowBlock, decode_chunk, keep, make_settings
 from rookery.consumer.order.eventtime import EventTime
 from rookery.consumer.order.merge import Merge
 from rookery.consumer.order.table import ORDER
@@ -25,7 +25,7 @@ class Intake:
         self._settings = settings
         self._event_time = EventTime(settings.event_time, shape)
         needed = shape.needs() | self._event_time.needs()
-        self._reading = reading(needed, settings.max_batch_bytes)
+        self._reading = make_settings(needed, settings.max_batch_bytes)
 
     def take(self, shelf: Shelf) -> int | None:
         """Take in a partition's next chunk; return its number of rows, or None if there is none."""
@@ -33,8 +33,8 @@ class Intake:
         if chunk is None:
             return None
         try:
-            blocks = decoded(chunk, self._reading, shelf.index)
-            many = [self._kept(shelf, block) for block in blocks]
+            blocks = decode_chunk(chunk, self._reading, shelf.index)
+            many = [self._filter(shelf, block) for block in blocks]
         except (Corrupt, ApiError) as error:
             self._on_fault(shelf, chunk, error)
             return 0
@@ -60,7 +60,7 @@ class Intake:
         self._merge.set_done(shelf.index, is_done=shelf.is_done)
         return rows
 
-    def _kept(self, shelf: Shelf, block: RowBlock) -> RowBlock:
+    def _filter(self, shelf: Shelf, block: RowBlock) -> RowBlock:
         """Filter out rows that were not requested."""
         self._event_time.stamp(block, shelf.index)
         has_times = shelf.min_time_ms != NO_TIME or shelf.end_time_ms != ENDLESS

@@ -38,7 +38,7 @@ class RowKeys(NamedTuple):
         return before
 
 
-def keyed(times: Numbers, clock: int, lateness_ms: int, max_time_ms: int) -> RowKeys:
+def compute_keys(times: Numbers, clock: int, lateness_ms: int, max_time_ms: int) -> RowKeys:
     """Compute the keys of rows.
 
     Args:

@@ -10,7 +10,7 @@ from rookery.consumer.checkpoint import NO_TIME, Checkpoint, PartitionMark
 from rookery.consumer.order.block import RowBlock
 from rookery.consumer.order.merge import Merge
 from rookery.consumer.order.ready import OrderedRows, ReadyRows
-from rookery.consumer.output.arrow import Numbers, appended
+from rookery.consumer.output.arrow import Numbers, append_value
 from rookery.model.partition import TopicPartition
 
 
@@ -39,8 +39,8 @@ class PartitionMarks:
         if mark.passed:
             self._passed[len(self.places)] = mark.passed
         self.places.append(place)
-        self.offsets = appended(self.offsets, mark.offset)
-        self._clocks = appended(self._clocks, mark.clock)
+        self.offsets = append_value(self.offsets, mark.offset)
+        self._clocks = append_value(self._clocks, mark.clock)
 
     def pass_rows(self, rows: OrderedRows) -> None:
         """Advance past rows that are returned."""
@@ -60,9 +60,9 @@ class PartitionMarks:
         """With an allowance: find the lowest offset that was not returned, and its clock."""
         if not self._lateness_ms:
             return
-        waiting = ready.waiting()
+        waiting = ready.list_waiting()
         for index in range(len(self.places)):
-            offsets, before = _pending(index, merge, waiting)
+            offsets, before = _find_pending(index, merge, waiting)
             # Until rows arrive, the ranges passed before a resume remain valid.
             if len(offsets):
                 first = int(np.argmin(offsets))
@@ -112,7 +112,7 @@ class PartitionMarks:
         return make
 
 
-def _pending(
+def _find_pending(
     index: int, merge: Merge[RowBlock], waiting: list[OrderedRows]
 ) -> tuple[Numbers, Numbers]:
     """Return the offsets of a partition's rows that were not returned, with their clocks."""

@@ -19,8 +19,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from rookery.consumer.checkpoint import NO_TIME
-from rookery.consumer.order.keys import RowKeys, keyed
-from rookery.consumer.output.arrow import Flags, Numbers, appended
+from rookery.consumer.order.keys import RowKeys, compute_keys
+from rookery.consumer.output.arrow import Flags, Numbers, append_value
 
 NO_BOUND: Final = (1 << 63) - 1
 
@@ -123,12 +123,12 @@ class Merge(Generic[B]):
             passed: ranges of offsets that were already released, as first offset and exclusive end.
         """
         self._runs.append([])
-        self.clocks = appended(self.clocks, clock)
-        self._floors = appended(self._floors, floor)
-        self._heads = appended(self._heads, NO_BOUND)
-        self._is_done = appended(self._is_done, 0)
-        self._is_idle = appended(self._is_idle, 0)
-        self._marks = appended(self._marks, 0)
+        self.clocks = append_value(self.clocks, clock)
+        self._floors = append_value(self._floors, floor)
+        self._heads = append_value(self._heads, NO_BOUND)
+        self._is_done = append_value(self._is_done, 0)
+        self._is_idle = append_value(self._is_idle, 0)
+        self._marks = append_value(self._marks, 0)
         index = len(self._runs) - 1
         self._mark(index)
         if passed:
@@ -169,7 +169,9 @@ class Merge(Generic[B]):
 
     def add(self, index: int, block: B, times: Numbers, offsets: Numbers) -> RowKeys:
         """Add a partition's next rows; return their keys."""
-        row_keys = keyed(times, int(self.clocks[index]), self._lateness_ms, self._max_time_ms)
+        row_keys = compute_keys(
+            times, int(self.clocks[index]), self._lateness_ms, self._max_time_ms
+        )
         if not len(times):
             return row_keys
         self.clocks[index] = row_keys.clock
@@ -220,7 +222,7 @@ class Merge(Generic[B]):
         key = int(marks[index])
         return Bound(key, index if key < NO_BOUND else len(marks))
 
-    def lagging(self) -> Numbers:
+    def find_lagging(self) -> Numbers:
         """Return the partitions that the merge waits for, those furthest behind first."""
         waited = np.flatnonzero(self._marks < NO_BOUND)
         if self._order != "timestamp":
@@ -235,7 +237,7 @@ class Merge(Generic[B]):
             pieces += self._cut(index, bound)
         if not pieces:
             return None
-        round_ = _ordered(pieces, is_sorted=self._order != "timestamp")
+        round_ = _order(pieces, is_sorted=self._order != "timestamp")
         self.pending -= round_.size
         self._move_on(round_)
         return round_
@@ -267,7 +269,7 @@ class Merge(Generic[B]):
             self._floors[self._is_idle] = self.frontier
 
 
-def _ordered(pieces: list[MergePiece[B]], *, is_sorted: bool) -> MergeRound[B]:
+def _order(pieces: list[MergePiece[B]], *, is_sorted: bool) -> MergeRound[B]:
     if len(pieces) == 1:
         return MergeRound(pieces, pieces[0].keys, None)
     keys = np.concatenate([piece.keys for piece in pieces])

@@ -46,26 +46,27 @@ class PartitionStates:
     def has_caught_up(self) -> bool:
         """Whether every row that existed at the start was returned."""
         return all(
-            shelf.is_gone or self.released(shelf) >= shelf.replay_end for shelf in self._shelf_of
+            shelf.is_gone or self.find_released(shelf) >= shelf.replay_end
+            for shelf in self._shelf_of
         )
 
-    def pending_rows(self, index: int) -> int:
+    def count_pending(self, index: int) -> int:
         """Return the number of decoded rows of a partition that were not yet returned."""
         waiting = sum(
-            int(np.count_nonzero(rows.indices == index)) for rows in self._ready.waiting()
+            int(np.count_nonzero(rows.indices == index)) for rows in self._ready.list_waiting()
         )
         return waiting + sum(len(run.keys) - run.at for run in self._merge.runs(index))
 
-    def released(self, shelf: Shelf) -> int:
+    def find_released(self, shelf: Shelf) -> int:
         """Return the offset before which everything was returned."""
         passed = int(self._marks.offsets[shelf.index])
-        if shelf.chunks or self.pending_rows(shelf.index):
+        if shelf.chunks or self.count_pending(shelf.index):
             return passed
         return max(shelf.position, passed)
 
     def state(self, shelf: Shelf) -> ShelfState:
         """Return the state of a partition."""
-        is_empty = not shelf.chunks and not self.pending_rows(shelf.index)
+        is_empty = not shelf.chunks and not self.count_pending(shelf.index)
         if is_empty and shelf.is_blocked:
             return ShelfState.BLOCKED
         if is_empty and shelf.is_exhausted:

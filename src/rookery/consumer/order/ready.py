@@ -66,7 +66,7 @@ class OrderedRows:
         """Return the given rows."""
         return OrderedRows(
             self.lines[rows],
-            {name: _taken(column, rows) for name, column in self.arrays.items()},
+            {name: _take(column, rows) for name, column in self.arrays.items()},
             _some(self.event_times, rows),
             _some(self.before, rows),
             None if self._columns is None else self._columns.at(rows),
@@ -98,7 +98,7 @@ class ReadyRows:
 
     def add(self, round_: MergeRound[RowBlock]) -> None:
         """Append rows to the queue."""
-        self._rounds.append((round_, _laid(round_)))
+        self._rounds.append((round_, _lay_out(round_)))
         self.size += round_.size
 
     def peek(self, max_rows: int) -> OrderedRows:
@@ -112,7 +112,7 @@ class ReadyRows:
             begin = 0
             if not left:
                 break
-        return _concatenated(some)
+        return _concatenate(some)
 
     def drop(self, count: int) -> list[MergePiece[RowBlock]]:
         """Remove the first rows; return the pieces that are finished."""
@@ -125,7 +125,7 @@ class ReadyRows:
             done += round_.pieces
         return done
 
-    def waiting(self) -> list[OrderedRows]:
+    def list_waiting(self) -> list[OrderedRows]:
         """Return all waiting rows."""
         waiting = [rows for _, rows in self._rounds]
         if waiting and self._at:
@@ -148,9 +148,9 @@ class ReadyRows:
         return done
 
 
-def _laid(round_: MergeRound[RowBlock]) -> OrderedRows:
+def _lay_out(round_: MergeRound[RowBlock]) -> OrderedRows:
     """Concatenate the rows of all pieces, then put them in order."""
-    whole = _concatenated([_part(piece) for piece in round_.pieces])
+    whole = _concatenate([_part(piece) for piece in round_.pieces])
     return whole if round_.order is None else whole.at(round_.order)
 
 
@@ -164,13 +164,13 @@ def _part(piece: MergePiece[RowBlock]) -> OrderedRows:
         where = lines(block.table)[rows]
     return OrderedRows(
         where,
-        {name: _taken(column, rows) for name, column in block.arrays.items()},
+        {name: _take(column, rows) for name, column in block.arrays.items()},
         _some(block.event_times, rows),
         _some(block.before, rows),
     )
 
 
-def _concatenated(parts: list[OrderedRows]) -> OrderedRows:
+def _concatenate(parts: list[OrderedRows]) -> OrderedRows:
     if len(parts) == 1:
         return parts[0]
     return OrderedRows(
@@ -190,7 +190,7 @@ def _all(many: list[Numbers | None]) -> Numbers | None:
     return np.concatenate(some) if some else None
 
 
-def _taken(column: pa.Array[Any], rows: Numbers | slice) -> Array:
+def _take(column: pa.Array[Any], rows: Numbers | slice) -> Array:
     if isinstance(rows, slice):
         start, stop, _ = rows.indices(len(column))
         return column.slice(start, max(stop - start, 0))

@@ -25,7 +25,7 @@ compute: Final[Any] = pyarrow.compute
 """Arrow's compute functions, untyped: the published stubs miss too many overloads."""
 
 
-def appended(numbers: np.ndarray[Any, Number], value: int) -> np.ndarray[Any, Number]:
+def append_value(numbers: np.ndarray[Any, Number], value: int) -> np.ndarray[Any, Number]:
     """Return the numbers with one value appended; `np.append` takes three times as long."""
     longer = np.empty(len(numbers) + 1, numbers.dtype)
     longer[:-1] = numbers

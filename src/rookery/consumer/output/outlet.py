@@ -114,7 +114,7 @@ class Outlet:
         Raises:
             LateRow, MissingTimestamp, Undecodable: the first row must not be returned.
         """
-        rows = self._fitting(self.ready.peek(self._size() if most is None else most))
+        rows = self._fit(self.ready.peek(self._size() if most is None else most))
         late = lateness(rows.keys, rows.ordering, self._max_time_ms)
         count = self._before_refused(rows, late)
         if count < len(rows):
@@ -135,7 +135,7 @@ class Outlet:
             return self.next(bad)
         rejected: pa.RecordBatch | None = None
         if rejects and self._settings.on_decode_error == "side":
-            rejected = self._shape.rejected(taken, rejects)
+            rejected = self._shape.build_rejects(taken, rejects)
             data = _without(data, [reject.row for reject in rejects])
         return RowsInHand(rows, is_late, data, side, rejected)
 
@@ -155,7 +155,7 @@ class Outlet:
             size = min(size, self._left_rows)
         return self._pace.limit(self.ready, size)
 
-    def _fitting(self, rows: OrderedRows) -> OrderedRows:
+    def _fit(self, rows: OrderedRows) -> OrderedRows:
         """Return as many rows as fit into a batch, but at least one."""
         limit = min(self._settings.batch_bytes, _MAX_BYTES)
         if self._left_bytes is not None:

@@ -12,7 +12,7 @@ from rookery.consumer import gather
 from rookery.consumer.checkpoint import NO_TIME
 from rookery.consumer.order.ready import OrderedRows
 from rookery.consumer.order.table import Strings
-from rookery.consumer.output.arrow import Numbers, Sizes, appended, column
+from rookery.consumer.output.arrow import Numbers, Sizes, append_value, column
 from rookery.consumer.output.streamdecoder import Reject, StreamDecoder
 from rookery.consumer.settings import StreamSettings
 from rookery.errors import ConfigError
@@ -86,8 +86,8 @@ class BatchShape:
         if place.topic not in self.topics:
             self._add_topic(place.topic)
         topic = self.topics.index(place.topic)
-        self._topic_of = appended(self._topic_of, topic)
-        self._partition_of = appended(self._partition_of, place.partition)
+        self._topic_of = append_value(self._topic_of, topic)
+        self._partition_of = append_value(self._partition_of, place.partition)
 
     def _add_topic(self, name: str) -> None:
         """Add a topic; its rows must fit the existing columns.
@@ -134,7 +134,7 @@ class BatchShape:
                 arrays.append(self._plain(name, rows, late))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema), rejects
 
-    def rejected(self, rows: OrderedRows, rejects: list[Reject]) -> pa.RecordBatch:
+    def build_rejects(self, rows: OrderedRows, rejects: list[Reject]) -> pa.RecordBatch:
         """Build a batch of the rows that could not be decoded, with the reasons."""
         some = rows.at(np.array([reject.row for reject in rejects], np.int64))
         columns = [self._plain(name, some, None) for name in REJECTED.names[:4]]

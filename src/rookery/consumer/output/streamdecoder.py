@@ -49,7 +49,7 @@ class StreamDecoder:
         """
         self._what = what
         self._names = list(topics)
-        self._decoders = [_opened(what, _of(decoders, name)) for name in topics]
+        self._decoders = [_open(what, _of(decoders, name)) for name in topics]
         types = [decoder.type for decoder in self._decoders]
         self._is_uniform = all(type_.equals(types[0]) for type_ in types)
         self.is_raw = not types or (
@@ -111,7 +111,7 @@ def _of(decoders: Decoders, topic: str) -> DecoderSpec:
     return decoders
 
 
-def _opened(what: str, spec: DecoderSpec) -> Decoder:
+def _open(what: str, spec: DecoderSpec) -> Decoder:
     if isinstance(spec, str):
         return open_decoder("arrow" if spec == "ipc" else spec)
     if hasattr(spec, "decode") and hasattr(spec, "type"):

@@ -38,11 +38,11 @@ class _Arrow:
             return f"not decoded: {len(data)} bytes, {_MAX_VALUE_BYTES} are allowed"
         try:
             with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
-                return self._fitted(stream)
+                return self._fit(stream)
         except (pa.ArrowException, OSError, ValueError, TypeError) as error:
             return f"not an Arrow stream of the schema wanted: {error}"
 
-    def _fitted(self, stream: pa.RecordBatchStreamReader) -> Array | str:
+    def _fit(self, stream: pa.RecordBatchStreamReader) -> Array | str:
         first = next(iter(stream), None)
         if first is None or first.num_rows != 1 or next(iter(stream), None) is not None:
             return "not one row: a value must be an Arrow stream of one batch with one row"

@@ -54,7 +54,7 @@ class _RegisteredDecoder:
         if translation is None:
             schema = self._registry.schema(schema_id)
             try:
-                writer = _parsed(schema, self._registry)
+                writer = _parse(schema, self._registry)
                 translation = open_translation(writer, self._reader)
             except ConfigError as error:
                 # The registered schema that a row names is at fault, not the decoder's settings.
@@ -63,7 +63,7 @@ class _RegisteredDecoder:
         return translation.run(payload)
 
 
-def _parsed(schema: RegisteredSchema, registry: SchemaRegistry) -> AvroType:
+def _parse(schema: RegisteredSchema, registry: SchemaRegistry) -> AvroType:
     if schema.kind != "AVRO":
         raise ConfigError(f"schema {schema.schema_id} is {schema.kind}, not AVRO")
     named: dict[str, AvroType] = {}
@@ -89,4 +89,4 @@ def open(settings: DecoderSettings) -> Decoder:  # noqa: A001 (the plug's interf
         registered = registry.latest(settings.subject, settings.version)
     except UnknownSchema as error:
         raise ConfigError(f"decoder avro: {error}; check subject and version") from None
-    return _RegisteredDecoder(_parsed(registered, registry), registry)
+    return _RegisteredDecoder(_parse(registered, registry), registry)

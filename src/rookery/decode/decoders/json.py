@@ -18,7 +18,7 @@ from pyarrow import json as arrow_json
 from rookery.decode import ddl, jsonrows, variant
 from rookery.decode.frames import decode_framed
 from rookery.decode.port import Array, BadRow, Decoder, DecodeResult, DecoderSettings, bad_row
-from rookery.decode.rows import compute, decode_present, halve, moved, spread, to_list
+from rookery.decode.rows import compute, decode_present, halve, map_rows, spread, to_list
 from rookery.errors import ConfigError
 
 _MAX_BLOCK_BYTES: Final = 64 << 20
@@ -35,7 +35,7 @@ class _Json:
         self._convert = jsonrows.converter(self._type)
         self._reads_blocks = all(_is_parsed_by_arrow(field.type) for field in schema)
         # Arrow reads dates only as numbers of days; dates as text are cast afterwards.
-        self._parsed = pa.schema([field.with_type(_undated(field.type)) for field in schema])
+        self._parsed = pa.schema([field.with_type(_replace_dates(field.type)) for field in schema])
 
     @property
     def type(self) -> pa.DataType:
@@ -60,11 +60,11 @@ class _Json:
         objects = halve(column.take(rows), self._type, self._block, self._singly)
         rest = self._singly(to_list(column.take(others)))
         values = spread([(rows, objects.values), (others, rest.values)], len(column), self._type)
-        bad = moved(objects.bad, rows) + moved(rest.bad, others)
+        bad = map_rows(objects.bad, rows) + map_rows(rest.bad, others)
         return DecodeResult(values, tuple(sorted(bad, key=lambda reject: reject.row)))
 
     def _block(self, column: Array) -> Array | int | None:
-        text = _joined(column)
+        text = _join(column)
         if text is None:
             return None
         try:
@@ -91,16 +91,16 @@ class _Json:
         bad: list[tuple[int, bytes, str]] = []
         for row, data in enumerate(rows):
             try:
-                values.append(self._converted(data))
+                values.append(self._convert_row(data))
             except jsonrows.FieldMismatch as error:
                 values.append(None)
                 bad.append((row, data, str(error)))
-        whole = self._built(rows, values, bad)
+        whole = self._build(rows, values, bad)
         if not bad or not self._reads_blocks:
             return DecodeResult(whole, tuple(bad_row(row, reason) for row, _, reason in bad))
         return self._with_second_looks(whole, bad)
 
-    def _built(
+    def _build(
         self,
         rows: list[bytes],
         values: list[dict[str, Any] | None],
@@ -119,7 +119,7 @@ class _Json:
             bad.sort()
             return pa.array(values, self._type)
 
-    def _converted(self, data: bytes) -> dict[str, Any]:
+    def _convert_row(self, data: bytes) -> dict[str, Any]:
         value = jsonrows.loads(data)
         if not isinstance(value, dict):
             raise jsonrows.FieldMismatch("not an object: the value must begin with {")
@@ -166,7 +166,7 @@ class _Variant:
         bad: list[BadRow] = []
         for row, data in enumerate(to_list(column)):
             try:
-                texts.append(variant.checked(data))
+                texts.append(variant.check_json(data))
             except jsonrows.FieldMismatch as error:
                 texts.append(None)
                 bad.append(bad_row(row, str(error)))
@@ -183,7 +183,7 @@ def _are_objects(column: Array) -> Array:
     return mask
 
 
-def _joined(column: Array) -> pa.Buffer | None:
+def _join(column: Array) -> pa.Buffer | None:
     """Join the rows with line feeds; None if they exceed a block, or are not UTF-8."""
     size = compute.sum(compute.binary_length(column)).as_py() + len(column)
     if size > _MAX_BLOCK_BYTES:
@@ -204,11 +204,11 @@ def _is_parsed_by_arrow(kind: pa.DataType) -> bool:
     return not (pa.types.is_map(kind) or pa.types.is_binary(kind) or pa.types.is_large_list(kind))
 
 
-def _undated(kind: pa.DataType) -> pa.DataType:
+def _replace_dates(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_undated(field.type)) for field in kind])
+        return pa.struct([field.with_type(_replace_dates(field.type)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_undated(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_replace_dates(kind.value_type)))
     return pa.string() if pa.types.is_date32(kind) else kind
 
 

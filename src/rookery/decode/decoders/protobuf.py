@@ -22,7 +22,7 @@ from rookery.decode.rows import (
     compute,
     decode_present,
     halve,
-    moved,
+    map_rows,
     one_by_one,
     spread,
     without_head,
@@ -85,7 +85,7 @@ class _Protobuf:
             rows = compute.indices_nonzero(is_ours)
             result = self._decode(without_head(payload.take(rows), len(prefix)))
             parts.append((rows, result.values))
-            bad += moved(result.bad, rows)
+            bad += map_rows(result.bad, rows)
         reason = f"another message than {self._descriptor.full_name}, or no message indexes"
         bad += [bad_row(row, reason) for row in compute.indices_nonzero(is_left).to_pylist()]
         return DecodeResult(spread(parts, len(payload), self._type), tuple(bad))

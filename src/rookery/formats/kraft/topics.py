@@ -30,7 +30,7 @@ class MetadataPartition:
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
 
-    def changed(self, record: PartitionChangeRecord) -> MetadataPartition:
+    def change(self, record: PartitionChangeRecord) -> MetadataPartition:
         """Return the partition after a change; fields that the record omits are unchanged."""
         elects = record.leader != NO_CHANGE
         recovery = record.leader_recovery_state
@@ -130,7 +130,7 @@ class MetadataTopics:
         partition = topic.partitions.get(record.partition_id) if topic else None
         if topic is None or partition is None:
             return False
-        topic.partitions[record.partition_id] = partition.changed(record)
+        topic.partitions[record.partition_id] = partition.change(record)
         return True
 
     def remove(self, topic_id: bytes) -> str | None:

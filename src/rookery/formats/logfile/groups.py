@@ -61,7 +61,7 @@ class LoggedGroups:
     """Descriptions of records that could not be read."""
     _open: dict[int, list[tuple[Message, Message | None]]] = field(default_factory=dict)
 
-    def pending(self, producer_id: int) -> list[tuple[Message, Message | None]]:
+    def list_pending(self, producer_id: int) -> list[tuple[Message, Message | None]]:
         """Return the records that take effect if a producer's open transaction is committed."""
         return self._open.get(producer_id, [])
 

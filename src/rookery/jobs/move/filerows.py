@@ -68,7 +68,7 @@ def _from_json(
         columns["key"] = member(files.key)
     if files.timestamp:
         columns["timestamp"] = _time(member(files.timestamp))
-    return _selected(lines, columns)
+    return _select(lines, columns)
 
 
 def _from_parquet(
@@ -94,7 +94,7 @@ def _from_parquet(
         columns["value"] = sql.to_json(sql.struct("*"))
     if "headers" in names:
         columns["headers"] = sql.col("headers")
-    return _selected(table, columns)
+    return _select(table, columns)
 
 
 def _table(spark: SparkSession, paths: list[str], files: ImportFiles) -> DataFrame:
@@ -106,7 +106,7 @@ def _table(spark: SparkSession, paths: list[str], files: ImportFiles) -> DataFra
     if _has_columns(paths, files.path):
         reader = reader.option("basePath", _folder(files.path))
     try:
-        with changed(spark, _FOLDERS_AS_TEXT):
+        with change_settings(spark, _FOLDERS_AS_TEXT):
             table = reader.parquet(*paths)
             table.columns  # noqa: B018 (over Connect, nothing is looked at before)
     except (PySparkException, Py4JError) as error:  # the text includes a Java stack trace
@@ -150,7 +150,7 @@ def _check_values(spark: SparkSession, paths: list[str], value: str, names: list
 
 
 @contextmanager
-def changed(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+def change_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Change some of Spark's settings temporarily."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
@@ -185,7 +185,7 @@ def _time(text: Column) -> Column:
     return sql.coalesce(millis, text.try_cast("timestamp"))
 
 
-def _selected(rows: DataFrame, columns: dict[str, Column]) -> tuple[DataFrame, tuple[str, ...]]:
+def _select(rows: DataFrame, columns: dict[str, Column]) -> tuple[DataFrame, tuple[str, ...]]:
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
     named = [column.alias(name) for name, column in columns.items()]

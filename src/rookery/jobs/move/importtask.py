@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from rookery.cluster.state.sinks import SinkBatch
-from rookery.direct.blockinglog import shared
+from rookery.direct.blockinglog import open_shared
 from rookery.direct.layout import PackSettings
 from rookery.direct.place import ClusterAddress, check_host
 from rookery.direct.rowstager import RowStager
@@ -56,13 +56,13 @@ def _load(task: Load, batches: Iterable[pa.RecordBatch]) -> LoadResult | None:
     if first is None:
         return None
     order = str(first.column(FILE)[0].as_py()), int(first.column(START)[0].as_py() or 0)
-    log = shared(task.place)
+    log = open_shared(task.place)
     staging = RowStager(log.log, task.batch, task.packing)
     now_ms = log.log.clock.now_ms()
 
     def sent() -> Iterator[pa.RecordBatch]:
         for batch in _chain(first, filled):
-            records = timed(batch.drop_columns([FILE, START]), now_ms)
+            records = set_times(batch.drop_columns([FILE, START]), now_ms)
             log.run(staging.add(records))
             yield records.select(list(task.proved))
 
@@ -76,7 +76,7 @@ def _load(task: Load, batches: Iterable[pa.RecordBatch]) -> LoadResult | None:
     return LoadResult(order, [staged.object_id for staged in objects], proof)
 
 
-def timed(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
+def set_times(rows: pa.RecordBatch, now_ms: int) -> pa.RecordBatch:
     """Set missing timestamps to the time of the import, so that stored and proved rows agree."""
     place = rows.schema.get_field_index("timestamp")
     if place < 0 or not rows.column(place).null_count:

@@ -93,7 +93,7 @@ async def read_progress(client: Client, place: TopicPartition, ends: CopyEnds) -
         Conflict: the stored progress belongs to another copy, or to another topic of that name.
         Unavailable: the cluster cannot be reached.
     """
-    position = await _noted(client, place)
+    position = await _read_position(client, place)
     if position.copy and position.copy != ends.copy:
         raise Conflict(
             f"the job that keeps its place in {place.topic} copies to {position.copy}, not to "
@@ -109,7 +109,7 @@ async def read_progress(client: Client, place: TopicPartition, ends: CopyEnds) -
     return position._replace(topic=ends.topic_id, target=ends.copy_id, copy=ends.copy)
 
 
-async def _noted(client: Client, place: TopicPartition) -> CopyPosition:
+async def _read_position(client: Client, place: TopicPartition) -> CopyPosition:
     position = CopyPosition(-1)
     records = client.read(place.topic, place.partition, settings=_COMMITTED)
     async for record in records:

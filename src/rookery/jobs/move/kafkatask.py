@@ -19,8 +19,8 @@ from rookery.client.client import Client
 from rookery.client.fetch import FetchSettings, Isolation
 from rookery.client.produce.transactions import StoredBatch, TooLarge, TransactionalWriter
 from rookery.client.settings import ClientSettings
-from rookery.direct.blockinglog import shared
-from rookery.direct.layout import named_codec
+from rookery.direct.blockinglog import open_shared
+from rookery.direct.layout import find_codec
 from rookery.direct.offsets import check_reached, end_of
 from rookery.direct.place import ClusterAddress, check_host
 from rookery.errors import ApiError, Error, Unavailable
@@ -105,10 +105,10 @@ class _CopyRun:
 
     def __init__(self, task: CopyTask) -> None:
         self._task = task
-        self._log = shared(task.source)
-        self._client = self._log.run(_opened(task.kafka))
+        self._log = open_shared(task.source)
+        self._client = self._log.run(_open(task.kafka))
         self._writer = TransactionalWriter(
-            self._client, task.transactional_id, codec=named_codec(task.compression)
+            self._client, task.transactional_id, codec=find_codec(task.compression)
         )
 
     def run(self) -> CopyTaskResult:
@@ -121,7 +121,7 @@ class _CopyRun:
     def _run(self) -> CopyTaskResult:
         task = self._task
         reached = self._log.run(read_progress(self._client, task.noted, task.ends))
-        wanted = self._wanted(reached)
+        wanted = self._find_range(reached)
         size, slices, before, after = 0, 0, Proof(), Proof()
         batches = read(task.source, plan_ranges(task.source, [wanted]), _COLUMNS)
         for table in cut(batches, task.slice_bytes):
@@ -142,7 +142,7 @@ class _CopyRun:
             self._log.run(self._note(reached._replace(next=wanted.end)))
         return CopyTaskResult(size, slices, before, after, is_all=True)
 
-    def _wanted(self, reached: CopyPosition) -> OffsetRange:
+    def _find_range(self, reached: CopyPosition) -> OffsetRange:
         log = self._log.log
         self._log.run(log.barrier())
         partition = log.state.topics.by_id[self._task.topic_id].partitions[self._task.partition]
@@ -228,7 +228,7 @@ def spans(runs: list[CopiedRun]) -> list[tuple[int, int]]:
     return ranges
 
 
-async def _opened(settings: ClientSettings) -> Client:
+async def _open(settings: ClientSettings) -> Client:
     return Client(settings)  # on the loop where it will be used
 
 

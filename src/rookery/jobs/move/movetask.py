@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from rookery.cluster.state.sinks import SinkBatch
-from rookery.direct.blockinglog import shared
+from rookery.direct.blockinglog import open_shared
 from rookery.direct.blockingreader import plan_again
 from rookery.direct.layout import PackSettings
 from rookery.direct.place import ClusterAddress, check_host
 from rookery.direct.rowstager import RowStager
 from rookery.direct.timeorder import Reached, SpanShare, read_in_order
-from rookery.jobs.move.offsetmap import packed, piece
+from rookery.jobs.move.offsetmap import pack_pieces, piece
 from rookery.jobs.move.rangereads import read, refuse
 from rookery.jobs.move.route import TopicRoute
 from rookery.jobs.proof import COLUMNS, Proof, prove
@@ -73,7 +73,7 @@ class _MoveRun:
 
     def __init__(self, task: Move) -> None:
         self._task = task
-        self._log = shared(task.target)
+        self._log = open_shared(task.target)
         self._pieces: list[pa.RecordBatch] = []
         self._staging: RowStager | None = None
         self._rows = 0
@@ -87,18 +87,18 @@ class _MoveRun:
         try:
             if self._staging is not None:
                 self._log.run(self._staging.start())
-            proof = prove(self._sent())
+            proof = prove(self._stage_rows())
             if self._staging is not None:
                 objects = self._log.run(self._staging.finish())
         except BaseException:
             if self._staging is not None:
                 self._log.run(self._staging.abort())
             raise
-        origins = packed(self._pieces) if self._task.has_map else b""
+        origins = pack_pieces(self._pieces) if self._task.has_map else b""
         staged = [written.object_id for written in objects]
         return MoveResult(staged, self._rows, proof, origins, self._reached)
 
-    def _sent(self) -> Iterator[pa.RecordBatch]:
+    def _stage_rows(self) -> Iterator[pa.RecordBatch]:
         """Stage rows; yield the columns to prove."""
         task = self._task
         for batch in rows_of(task.source, task.share, self._reached):

@@ -44,7 +44,7 @@ def piece(batch: pa.RecordBatch, records: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=PIECE)
 
 
-def packed(pieces: Sequence[pa.RecordBatch]) -> bytes:
+def pack_pieces(pieces: Sequence[pa.RecordBatch]) -> bytes:
     """Serialise pieces for the driver."""
     table = pa.Table.from_batches(pieces, PIECE).unify_dictionaries()
     sink = pa.BufferOutputStream()
@@ -53,7 +53,7 @@ def packed(pieces: Sequence[pa.RecordBatch]) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def mapped(pieces: Sequence[bytes], bases: Bases) -> pa.Table:
+def map_offsets(pieces: Sequence[bytes], bases: Bases) -> pa.Table:
     """Assign an offset to every row: those of a partition are consecutive from its base on."""
     tables = [PIECE.empty_table(), *(pa.ipc.open_stream(data).read_all() for data in pieces)]
     table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
@@ -82,7 +82,7 @@ class OffsetMapFolder:
         """The absolute location, valid anywhere on this host."""
         self._store = open_store(self.where)
 
-    async def missing(self, numbers: range) -> list[int]:
+    async def find_missing(self, numbers: range) -> list[int]:
         """Return the slices that do not exist."""
         stored = {file.key for file in await self._store.list("slice-")}
         return [number for number in numbers if slice_name(number) not in stored]

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from rookery.direct.blockinglog import shared
+from rookery.direct.blockinglog import open_shared
 from rookery.direct.blockingreader import reader
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError, Gone
@@ -24,7 +24,7 @@ def plan_ranges(place: ClusterAddress, wanted: Sequence[OffsetRange]) -> list[Pl
     Raises:
         Gone: some of them no longer exist.
     """
-    log = shared(place)
+    log = open_shared(place)
     planner = ReadPlanner(log.log)
 
     async def plan() -> list[PlannedRange]:

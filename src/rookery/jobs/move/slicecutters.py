@@ -58,7 +58,7 @@ class _Cutter:
     """The number of tasks that run concurrently."""
     slice_bytes: int = SLICE_BYTES
 
-    def _known(self, position: dict[str, Any]) -> dict[str, Any]:
+    def _resolve(self, position: dict[str, Any]) -> dict[str, Any]:
         """Return a position with the ids of its topics.
 
         Raises:
@@ -117,9 +117,9 @@ class OffsetCutter(_Cutter):
     until: Offsets = field(default_factory=dict)
     """The end offsets at the start of the run, so that concurrent writers do not prolong it."""
 
-    def remaining(self, position: dict[str, Any]) -> int:
+    def measure_rest(self, position: dict[str, Any]) -> int:
         """Start a run; return the number of bytes after a position."""
-        self._known(position)
+        self._resolve(position)
         self.until = self._ends()
         begins = self._begins(position)
         for topic in find_topics(self.log, self.topics):
@@ -148,12 +148,12 @@ class OffsetCutter(_Cutter):
         if not _offsets(begins, stops):
             return None
         # After the plan, which finds topics by name: ids are never reused.
-        return self._slice(ranges, {**self._known(position), "was": begins, "next": stops})
+        return self._slice(ranges, {**self._resolve(position), "was": begins, "next": stops})
 
     def same(self, position: dict[str, Any]) -> TransferSlice:
         """Return the slice that ended at a position, once more."""
         ranges = self._plan(position["was"], position["next"])
-        return self._slice(ranges, self._known(position))
+        return self._slice(ranges, self._resolve(position))
 
     def _begins(self, position: dict[str, Any]) -> Offsets:
         """Return where each partition continues; a new one starts at its log start."""
@@ -177,7 +177,7 @@ class TimeCutter(_Cutter):
     record that had the highest timestamp so far.
     """
 
-    def remaining(self, position: dict[str, Any]) -> int:
+    def measure_rest(self, position: dict[str, Any]) -> int:
         """Return the number of bytes after a position."""
         return _size(self._ranges(self._begin(position)))
 
@@ -210,7 +210,7 @@ class TimeCutter(_Cutter):
 
     def _begin(self, position: dict[str, Any]) -> dict[str, Any]:
         if not position:
-            known = self._known(position)
+            known = self._resolve(position)
             return {**known, "time": -1, "next": self._starts(), "ends": self._ends()}
         if "next" not in position:
             raise Conflict(
@@ -241,10 +241,10 @@ class TimeCutter(_Cutter):
 
     def _ranges(self, position: dict[str, Any]) -> list[PlannedRange]:
         """Plan everything after a position."""
-        self._known(position)
+        self._resolve(position)
         _check_starts(position["next"], position["ends"], self._starts())
         ranges = self._plan(position["next"], position["ends"])
-        self._known(position)  # planned by name, so check that the topics are still the same
+        self._resolve(position)  # planned by name, so check that the topics are still the same
         return ranges
 
 

@@ -65,7 +65,7 @@ def fill(
         Unavailable: the log cannot be read or written.
     """
     at = log.run(filling.ledger.read())
-    size = filling.cutter.remaining(at.position)
+    size = filling.cutter.measure_rest(at.position)
     report = JobReport(_plan(filling, into, size, run), is_dry=run.dry_run)
     if run.dry_run:
         return report
@@ -91,17 +91,19 @@ def fill(
 def _plan(filling: FillRequest, into: FillTarget, size: int, run: JobRun) -> JobPlan:
     names = ", ".join(source.name for source in filling.sources)
     what = f"{names} to {into.topic} with {into.partitions} partitions"
-    return JobPlan(filling.job, *budgeted(what, size, run), moving_requests(size, run))
+    return JobPlan(filling.job, *divide_by_budget(what, size, run), estimate_requests(size, run))
 
 
-def budgeted(what: str, size: int, run: JobRun) -> tuple[tuple[JobPart, ...], tuple[JobPart, ...]]:
+def divide_by_budget(
+    what: str, size: int, run: JobRun
+) -> tuple[tuple[JobPart, ...], tuple[JobPart, ...]]:
     """Return the part of a piece of work that a run does, and the part that it leaves."""
     now = min(size, run.max_bytes) if run.max_bytes else size
     parts = (JobPart(what, now),) if now else ()
     return parts, (JobPart(what, size - now),) if size > now else ()
 
 
-def moving_requests(size: int, run: JobRun) -> Requests:
+def estimate_requests(size: int, run: JobRun) -> Requests:
     """Estimate the store requests for moving `size` bytes."""
     now = min(size, run.max_bytes) if run.max_bytes else size
     reads = now // _READ_BYTES + 1 if now else 0

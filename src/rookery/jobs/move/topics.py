@@ -14,7 +14,7 @@ from rookery.errors import ConfigError
 _TIMES: Final = "message.timestamp.type"
 
 
-def kept_configs(topic: Topic) -> dict[str, str]:
+def select_configs(topic: Topic) -> dict[str, str]:
     """Return the settings for the copy of a topic: all except the timestamp type.
 
     The records of a copy keep their timestamps, whatever their source.

@@ -22,7 +22,7 @@ from rookery.direct.place import ClusterAddress, check_host, host_mark
 from rookery.direct.timeorder import SpanShare
 from rookery.errors import ConfigError, Conflict
 from rookery.jobs.move.movetask import Move, MoveResult, move
-from rookery.jobs.move.offsetmap import OffsetMapFolder, mapped, slice_name
+from rookery.jobs.move.offsetmap import OffsetMapFolder, map_offsets, slice_name
 from rookery.jobs.move.pinnedtopics import PinnedTopics
 from rookery.jobs.move.rangereads import plan_ranges, read
 from rookery.jobs.move.route import TopicRoute
@@ -137,7 +137,7 @@ class Transfer:
         position |= {"slice_rows": rows, "rows": slice_.position.get("rows", 0) + rows}
         if any(moved.reached for moved in done):
             self.holding.check()
-            position["next"] = _reached(position["next"], done)
+            position["next"] = _find_reached(position["next"], done)
         objects = [object_id for moved in done for object_id in moved.object_ids]
         commit = self.log.run(self.ledger.commit(batch_id, position, objects))
         self._check(commit, position, rows)
@@ -172,7 +172,7 @@ class Transfer:
         """
         self.log.run(self.ledger.check_targets())
         bases = self._bases()
-        if _grown(was.get("bases", {}), bases) != was.get("slice_rows", 0):
+        if _count_grown(was.get("bases", {}), bases) != was.get("slice_rows", 0):
             if self.log.run(self.ledger.read()).batch_id != batch_id:
                 raise Conflict(_ANOTHER_RUN)
             raise Conflict(
@@ -222,7 +222,7 @@ class Transfer:
             for name, many in position["bases"].items()
             for index, base in many.items()
         }
-        table = mapped([moved.origins for moved in done], bases)
+        table = map_offsets([moved.origins for moved in done], bases)
         self.log.run(self.offset_map.write(number, table))
 
     def _complete_map(self, number: int, position: dict[str, Any]) -> None:
@@ -235,7 +235,7 @@ class Transfer:
         if self.offset_map is None:
             return
         slices = range(position.get("first", 0), number + 1)
-        missing = self.log.run(self.offset_map.missing(slices))
+        missing = self.log.run(self.offset_map.find_missing(slices))
         if not missing:
             return
         if missing[0] != number:
@@ -247,7 +247,7 @@ class Transfer:
         slice_ = self.cutter.same(position)
         done = run_tasks(self.spark, move, [self._task(share, None) for share in slice_.shares])
         rows = sum(moved.rows for moved in done)
-        if not rows == position["slice_rows"] == _grown(position["bases"], self._bases()):
+        if not rows == position["slice_rows"] == _count_grown(position["bases"], self._bases()):
             raise Conflict(
                 f"the offset map of slice {number} is missing and cannot be rebuilt: its records "
                 "no longer exist in the source, or another producer wrote to the target; begin "
@@ -256,7 +256,7 @@ class Transfer:
         self._write_map(number, position, done)
 
 
-def _grown(bases: Offsets, now: Offsets) -> int:
+def _count_grown(bases: Offsets, now: Offsets) -> int:
     """Return how many offsets the target has assigned since."""
     return sum(
         end - bases.get(name, {}).get(index, 0)
@@ -265,7 +265,7 @@ def _grown(bases: Offsets, now: Offsets) -> int:
     )
 
 
-def _reached(begins: Offsets, done: Sequence[MoveResult]) -> Offsets:
+def _find_reached(begins: Offsets, done: Sequence[MoveResult]) -> Offsets:
     """Return the partitions' positions after a slice; the last task in order decides."""
     reached = {name: dict(many) for name, many in begins.items()}
     for moved in done:

@@ -27,7 +27,7 @@ from rookery.log.check.offsets import check_state
 from rookery.log.check.progress import CheckReport, Progress
 from rookery.log.check.rows import RowTable
 from rookery.log.check.sources import Sources
-from rookery.log.check.unnamedobjects import UnnamedObject, unnamed_journals, unnamed_keys
+from rookery.log.check.unnamedobjects import UnnamedObject, find_unnamed_journals, find_unnamed_keys
 from rookery.log.maintain import snapshots
 from rookery.store.port import NotFound, ReadableStore
 
@@ -87,13 +87,13 @@ class _Check:
         rows = RowTable.of(state)
         self._count(rows)
         unnamed = [
-            *unnamed_keys(state, self._sources.namespace, sizes),
-            *unnamed_journals(state, journals),
+            *find_unnamed_keys(state, self._sources.namespace, sizes),
+            *find_unnamed_journals(state, journals),
         ]
         sizes |= {journal_name(journal): size for journal, size in journals.items()}
         suspects = await self._check_rows(rows, sizes)
         del rows
-        faults = await self._confirmed(suspects)
+        faults = await self._confirm(suspects)
         self._report.add(list(check_state(self._replica.state)))
         self._report.add(faults)
         self._report.add(await self._still_unnamed(unnamed))
@@ -128,7 +128,7 @@ class _Check:
         )
         return await checking.run()
 
-    async def _confirmed(self, suspects: list[Suspect]) -> list[LogFault]:
+    async def _confirm(self, suspects: list[Suspect]) -> list[LogFault]:
         """Check suspects again in newer states, until their rows are no longer moved."""
         faults: list[LogFault] = []
         for _ in range(_ROUNDS):

@@ -87,10 +87,10 @@ class RowTable:
 
     def in_object(self, object_id: int) -> list[PlacedRow]:
         """Return the rows in an object, in the order of their positions."""
-        rows = [self._placed(packed) for packed in self._by_object.get(object_id, ())]
+        rows = [self._locate(packed) for packed in self._by_object.get(object_id, ())]
         return sorted(rows, key=lambda placed: placed.row.position)
 
-    def _placed(self, packed: int) -> PlacedRow:
+    def _locate(self, packed: int) -> PlacedRow:
         topic, partition = self._partitions[packed >> _INDEX_BITS]
         return PlacedRow(topic, partition, partition.row(packed & _INDEX_MASK))
 

@@ -97,13 +97,13 @@ class SegmentCheck:
                 records += scan.record_count
                 if scan.damage is not None:
                     is_sound = False
-                    yield self._damaged(layout, span, scan.damage)
+                    yield self._make_fault(layout, span, scan.damage)
             self._progress(span.size, records)
             first = span.stop
         if is_sound and self._crc != layout.footer.crc:
             yield self._fault(self._key, "the CRC-32C in its footer is not that of its batches")
 
-    def _damaged(self, layout: SegmentLayout, span: BlockSpan, damage: BatchDamage) -> LogFault:
+    def _make_fault(self, layout: SegmentLayout, span: BlockSpan, damage: BatchDamage) -> LogFault:
         """Return the fault of a damaged block."""
         blocks = layout.blocks[span.first : span.stop]
         at = bisect_right(blocks, damage.position, key=lambda block: block.position) - 1

@@ -35,7 +35,7 @@ class UnnamedObject(NamedTuple):
     fault: LogFault
 
 
-def unnamed_keys(state: State, namespace: str, keys: Iterable[str]) -> Iterator[UnnamedObject]:
+def find_unnamed_keys(state: State, namespace: str, keys: Iterable[str]) -> Iterator[UnnamedObject]:
     """Find objects in the store that no row, stage or condemnation references."""
     segments = {
         key for segment in state.objects.segments for key in keys_of(state, namespace, segment)
@@ -44,16 +44,16 @@ def unnamed_keys(state: State, namespace: str, keys: Iterable[str]) -> Iterator[
         object_id = parse_object_key(key)
         if object_id is not None:
             if not _is_known(state, object_id):
-                yield UnnamedObject(object_id, _unnamed(state, key, object_id))
+                yield UnnamedObject(object_id, _make_fault(state, key, object_id))
         elif key not in segments and not _is_expected(key):
             yield UnnamedObject(0, _foreign(key))
 
 
-def unnamed_journals(state: State, journals: Iterable[int]) -> Iterator[UnnamedObject]:
+def find_unnamed_journals(state: State, journals: Iterable[int]) -> Iterator[UnnamedObject]:
     """Find journal files that no row references."""
     for object_id in journals:
         if not _is_known(state, object_id):
-            yield UnnamedObject(object_id, _unnamed(state, journal_name(object_id), object_id))
+            yield UnnamedObject(object_id, _make_fault(state, journal_name(object_id), object_id))
 
 
 def _is_known(state: State, object_id: int) -> bool:
@@ -67,7 +67,7 @@ def _is_expected(key: str) -> bool:
     return is_entry or is_small or parse_snapshot_key(key) is not None
 
 
-def _unnamed(state: State, key: str, object_id: int) -> LogFault:
+def _make_fault(state: State, key: str, object_id: int) -> LogFault:
     incarnation, _ = split_object_id(object_id)
     if incarnation in state.brokers.sequences:
         # A live writer's newest journal is empty until its first commit. An object is referenced

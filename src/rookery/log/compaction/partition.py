@@ -204,7 +204,7 @@ class PartitionCompaction:
         if group.is_as_before(self._task.dirt.start):
             return CompactionStep(0)
         current = self._partition()
-        source = _captured(*current, group) if current else None
+        source = _capture(*current, group) if current else None
         if source is None:
             return None
         # Set cleaned_to to its end, but not beyond the end of the map: a row may reach further.
@@ -216,7 +216,7 @@ class PartitionCompaction:
         return CompactionStep(0, source.range.size)
 
 
-def _captured(topic: Topic, partition: Partition, group: _Group) -> CapturedRange | None:
+def _capture(topic: Topic, partition: Partition, group: _Group) -> CapturedRange | None:
     """Return the rows of a group, if they are still those that were read."""
     span = partition.span(group.rows[0].base_offset, group.end_offset)
     if span is None or [partition.row(index) for index in span] != group.rows:

@@ -155,7 +155,7 @@ class Sieve:
             left = rebase(left, count, header.base_timestamp - horizon)
             bits = header.attributes | batches.DELETE_HORIZON
             new = new._replace(attributes=bits, base_timestamp=horizon)
-        return _Batch(_built(new, left), removed)
+        return _Batch(_build_batch(new, left), removed)
 
 
 def empty(header: BatchHeader) -> bytes:
@@ -177,6 +177,6 @@ def spread(all_kept: Iterable[SiftedBatches]) -> Iterator[bytes]:
         yield empty(gone)
 
 
-def _built(header: BatchHeader, payload: Buffer) -> bytes:
+def _build_batch(header: BatchHeader, payload: Buffer) -> bytes:
     packed = header.codec.compress(payload)
     return batches.seal(header, packed) + packed

@@ -164,7 +164,7 @@ def may_grow(partition: Partition, index: int) -> bool:
     )
 
 
-def decided(partition: Partition) -> int:
+def find_decided_end(partition: Partition) -> int:
     """Return the end of the rows whose transactions have all ended; segments list aborted ones."""
     stable = partition.last_stable_offset
     if stable == partition.next_offset:
@@ -172,7 +172,7 @@ def decided(partition: Partition) -> int:
     return partition.row_of(stable)
 
 
-def filled(partition: Partition, first: int, stop: int, limit: int) -> int:
+def find_segment_end(partition: Partition, first: int, stop: int, limit: int) -> int:
     """Return the end of the rows that fit into a segment of `limit` bytes; at least one row."""
     sizes, total = partition.sizes, partition.sizes[first]
     bases = partition.base_offsets
@@ -216,7 +216,9 @@ def below(partition: Partition, rows: range, limits: Mapping[int, int]) -> Itera
         yield range(start, index)
 
 
-def fitting(partition: Partition, span: range, size: int, rows: int, *, is_first: bool) -> int:
+def find_fitting_end(
+    partition: Partition, span: range, size: int, rows: int, *, is_first: bool
+) -> int:
     """Return the end of the rows of a span that fit; one row of the first span always fits."""
     sizes = partition.sizes
     index = span.start

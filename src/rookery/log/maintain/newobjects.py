@@ -88,7 +88,7 @@ def capture(state: State, ranges: Iterable[RowRange]) -> list[CapturedRange]:
 
 def merge(birth: Birth, sources: Sequence[CapturedRange], row_bytes: int) -> NewObject:
     """Put final rows of many partitions after a manifest; each is at most `row_bytes` long."""
-    joined = [list(_joined(source.rows, row_bytes)) for source in sources]
+    joined = [list(_join_rows(source.rows, row_bytes)) for source in sources]
     head = _head(birth, sources, joined)
     position = len(head)
     ranges = []
@@ -97,9 +97,9 @@ def merge(birth: Birth, sources: Sequence[CapturedRange], row_bytes: int) -> New
         for row in rows:
             pieces.append(_piece(row, position))
             position += pieces[-1].size
-        ranges.append(_replaced(source.range, pieces, RowKind.FINAL))
+        ranges.append(_make_range(source.range, pieces, RowKind.FINAL))
     parts = (part for source in sources for row in source.rows for part in row.parts)
-    return NewObject([head, *_joined_parts(parts)], ranges)
+    return NewObject([head, *_join_parts(parts)], ranges)
 
 
 def segment(
@@ -140,11 +140,11 @@ def segment(
         size=files.size,
         max_timestamp=max(refined.row.max_timestamp for refined in source.rows),
     )
-    replaced = _replaced(source.range, [piece], RowKind.FINAL | RowKind.SEGMENT)
+    replaced = _make_range(source.range, [piece], RowKind.FINAL | RowKind.SEGMENT)
     return files, NewObject(files.parts, [replaced])
 
 
-def _joined(rows: Sequence[RefinedRow], row_bytes: int) -> Iterator[list[RefinedRow]]:
+def _join_rows(rows: Sequence[RefinedRow], row_bytes: int) -> Iterator[list[RefinedRow]]:
     """Group rows that become one new row."""
     group: list[RefinedRow] = []
     size = 0
@@ -188,7 +188,7 @@ def _piece(rows: list[RefinedRow], position: int) -> RowPiece:
     )
 
 
-def _replaced(planned: RowRange, pieces: list[RowPiece], kind: RowKind) -> ReplacedRange:
+def _make_range(planned: RowRange, pieces: list[RowPiece], kind: RowKind) -> ReplacedRange:
     return ReplacedRange(
         topic_id=planned.topic_id,
         partition=planned.partition,
@@ -201,7 +201,7 @@ def _replaced(planned: RowRange, pieces: list[RowPiece], kind: RowKind) -> Repla
     )
 
 
-def _joined_parts(data: Iterable[Buffer]) -> list[Buffer]:
+def _join_parts(data: Iterable[Buffer]) -> list[Buffer]:
     """Join small parts."""
     parts: list[Buffer] = []
     small = bytearray()

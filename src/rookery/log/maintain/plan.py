@@ -24,10 +24,10 @@ from rookery.log.maintain.census import (
     Tally,
     below,
     count_rows,
-    decided,
-    filled,
+    find_decided_end,
+    find_fitting_end,
+    find_segment_end,
     fits_segment,
-    fitting,
     loose_runs,
     may_grow,
 )
@@ -77,7 +77,7 @@ class _Bounds(NamedTuple):
     with_busy: bool
     """Whether to include partitions that will have a segment soon."""
 
-    def wanted(self, tally: Tally) -> int:
+    def count_bytes(self, tally: Tally) -> int:
         """Return how many bytes of an object are merged."""
         return tally.bytes if self.with_busy else tally.bytes - tally.busy
 
@@ -176,7 +176,7 @@ class RewritePlanner:
     ) -> tuple[list[SegmentJob], _LooseRows | None]:
         """Cut segments off the beginning of a run; return them and the rest of the run."""
         settings, sizes = self._settings, partition.sizes
-        stop = min(run.stop - may_grow(partition, run.stop - 1), decided(partition))
+        stop = min(run.stop - may_grow(partition, run.stop - 1), find_decided_end(partition))
         left = sum(sizes[run.start : stop])
         jobs: list[SegmentJob] = []
         first = run.start
@@ -189,7 +189,7 @@ class RewritePlanner:
                 if not self._is_old(topic, partition.times[first], left, waiting):
                     break
             most = min(stop, first + settings.merge_rows)
-            after = filled(partition, first, most, settings.segment_bytes)
+            after = find_segment_end(partition, first, most, settings.segment_bytes)
             taken = range_of(topic, partition, range(first, after))
             jobs.append(SegmentJob(taken))
             left -= taken.size
@@ -251,7 +251,7 @@ class RewritePlanner:
             if is_written and census.quiet_ms(object_id, now_ms) < settings.merge_age_ms:
                 # The last row of a journal may still grow, which would void its replacement.
                 limits[object_id] = min(limits.get(object_id, 0), tally.top)
-        return _chosen(job, limits, loose)
+        return _collect_ranges(job, limits, loose)
 
     def _again(
         self, merged: dict[int, Tally], loose: list[_LooseRows], now_ms: int
@@ -276,7 +276,7 @@ class RewritePlanner:
         # At least two: a single object would be copied for nothing, and again the next time.
         rows = max(settings.merge_rows, sum(merged[object_id].rows for object_id in order[:2]))
         job = _Bounds(settings.merge_bytes, rows, with_busy=True)
-        return _chosen(job, _whole(job, merged, order), loose)
+        return _collect_ranges(job, _whole(job, merged, order), loose)
 
     def _is_sparse(self, object_id: int, tally: Tally, now_ms: int) -> bool:
         # A process that started later has not seen rows die. Then the reach of the object shows it.
@@ -313,7 +313,7 @@ def _limits(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dic
     limits: dict[int, int] = {}
     for object_id in order:
         tally = tallies[object_id]
-        size = job.wanted(tally)
+        size = job.count_bytes(tally)
         if not size:
             continue
         reach = tally.end - tally.low
@@ -336,7 +336,9 @@ def _whole(job: _Bounds, tallies: Mapping[int, Tally], order: list[int]) -> dict
     return _limits(job, tallies, order[:taken])
 
 
-def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_LooseRows]) -> list[RowRange]:
+def _collect_ranges(
+    job: _Bounds, limits: Mapping[int, int], loose: list[_LooseRows]
+) -> list[RowRange]:
     """Collect the rows below the limits as whole ranges, sorted by partition."""
     ranges: list[RowRange] = []
     left, rows = job.bytes, job.rows
@@ -344,7 +346,7 @@ def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_LooseRows]) ->
         if loose_rows.is_busy and not job.with_busy:
             continue
         for span in below(loose_rows.partition, loose_rows.rows, limits):
-            stop = fitting(loose_rows.partition, span, left, rows, is_first=not ranges)
+            stop = find_fitting_end(loose_rows.partition, span, left, rows, is_first=not ranges)
             if stop == span.start:
                 return ranges
             ranges.append(range_of(loose_rows.topic, loose_rows.partition, range(span.start, stop)))
@@ -353,14 +355,14 @@ def _chosen(job: _Bounds, limits: Mapping[int, int], loose: list[_LooseRows]) ->
     return ranges
 
 
-def closing_jobs(topic: Topic, partition: Partition, settings: RewriteSettings) -> list[SegmentJob]:
+def plan_closing(topic: Topic, partition: Partition, settings: RewriteSettings) -> list[SegmentJob]:
     """Plan segments of all rows of a partition that can be in one now, of any size and age."""
     jobs = []
     for run in loose_runs(partition):
-        first, stop = run.start, min(run.stop, decided(partition))
+        first, stop = run.start, min(run.stop, find_decided_end(partition))
         while first < stop and fits_segment(partition, first):
             most = min(stop, first + settings.merge_rows)
-            after = filled(partition, first, most, settings.segment_bytes)
+            after = find_segment_end(partition, first, most, settings.segment_bytes)
             jobs.append(SegmentJob(range_of(topic, partition, range(first, after))))
             first = after
     return jobs

@@ -60,7 +60,7 @@ class Quarantine:
         case = self._cases.get(key)
         return case is not None and self._clock.monotonic_ms() < case.until_ms
 
-    def held(self, kind: str) -> list[Key]:
+    def list_held(self, kind: str) -> list[Key]:
         """Return the keys of a kind that are to be skipped for now, without the kind."""
         return [key[1:] for key in self._cases if key[0] == kind and self.holds(key)]
 

@@ -80,7 +80,7 @@ async def refine(rows: Sequence[RefinedRow], read: Read) -> None:
     """Convert the bytes of all rows to their final form; a row that fails has an error."""
     for row in rows:
         if not row.row.object_id:
-            data = _made(row.partition, row.row)
+            data = _make_bytes(row.partition, row.row)
             row.finish([data], len(data))
     chunks = _chunks([row for row in rows if row.row.object_id])
 
@@ -147,7 +147,7 @@ def _around(
     is_append_time = row.is_append_time
     for header, epoch in zip(headers, epochs, strict=True):
         if is_append_time:
-            parts += batches.restamp(view, _appended(header, row, epoch))
+            parts += batches.restamp(view, _set_append_time(header, row, epoch))
         else:
             parts += batches.stamp(view[header.position : header.end], header.base_offset, epoch)
     return parts
@@ -158,15 +158,15 @@ def _within(row: Row, data: bytearray, headers: list[BatchHeader], epochs: list[
     is_append_time = row.is_append_time
     for header, epoch in zip(headers, epochs, strict=True):
         if is_append_time:
-            batches.restamp_into(data, _appended(header, row, epoch))
+            batches.restamp_into(data, _set_append_time(header, row, epoch))
         else:
             batches.stamp_into(data, header.base_offset, epoch, header.position)
     return data
 
 
-def _appended(header: BatchHeader, row: Row, epoch: int) -> BatchHeader:
+def _set_append_time(header: BatchHeader, row: Row, epoch: int) -> BatchHeader:
     """Return the header of a batch whose time is that of its commit."""
-    return header.appended_at(row.max_timestamp)._replace(partition_leader_epoch=epoch)
+    return header.with_append_time(row.max_timestamp)._replace(partition_leader_epoch=epoch)
 
 
 def _chunks(rows: list[RefinedRow]) -> Iterator[_Chunk]:
@@ -200,7 +200,7 @@ def _single(refined: RefinedRow) -> _Chunk:
     return _Chunk(refined.row.object_id, refined.row.position, refined.row.size, [refined])
 
 
-def _made(partition: Partition, row: Row) -> bytes | bytearray:
+def _make_bytes(partition: Partition, row: Row) -> bytes | bytearray:
     """Generate the bytes of a row that has no object."""
     if not row.is_marker:
         return _gap(partition, row)

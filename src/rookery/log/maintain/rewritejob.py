@@ -76,7 +76,7 @@ def range_of(topic: Topic, partition: Partition, rows: range) -> RowRange:
     )
 
 
-def divided(state: State, job: MergeJob) -> list[MergeJob]:
+def divide_merge(state: State, job: MergeJob) -> list[MergeJob]:
     """Split a merge into halves: by ranges, or by the rows of its only range."""
     middle = len(job.ranges) // 2
     if middle:

@@ -37,7 +37,7 @@ from rookery.log.maintain.newobjects import (
 from rookery.log.maintain.plan import Lag, RewritePlanner
 from rookery.log.maintain.quarantine import Key, Quarantine
 from rookery.log.maintain.refine import Read, RefinedRow, refine
-from rookery.log.maintain.rewritejob import MergeJob, RowRange, SegmentJob, divided
+from rookery.log.maintain.rewritejob import MergeJob, RowRange, SegmentJob, divide_merge
 from rookery.log.settings import RewriteSettings
 from rookery.store.port import Store
 
@@ -167,7 +167,7 @@ class Rewriter:
             what = f"segment of {self._text(job.range)}"
             self.quarantine.add(("segment", *job.range.owner), what, error)
             return []
-        halves = divided(self.replica.state, job)
+        halves = divide_merge(self.replica.state, job)
         if not halves:
             [planned] = job.ranges
             self.quarantine.add(self._row_case(planned), f"rewrite of {self._text(planned)}", error)
@@ -201,7 +201,7 @@ class Rewriter:
 
     def _unusable(self) -> set[tuple[int, int]]:
         """Return the positions of rows to leave alone for now."""
-        return self.damage.union((key[0], key[1]) for key in self.quarantine.held("row"))
+        return self.damage.union((key[0], key[1]) for key in self.quarantine.list_held("row"))
 
     async def rewrite(self, job: MergeJob | SegmentJob) -> int:
         """Run one job; return the number of bytes that were moved."""

@@ -51,7 +51,7 @@ async def point(store: Store, number: int) -> None:
         try:
             if pointer is None:
                 await store.create(NEWEST_SNAPSHOT, [b"%d" % number])
-            elif (_parsed(pointer[0]) or 0) < number:
+            elif (_parse(pointer[0]) or 0) < number:
                 await store.replace(NEWEST_SNAPSHOT, b"%d" % number, pointer[1])
         except Conflict:
             continue  # another process has moved it
@@ -81,7 +81,7 @@ async def load(store: ReadableStore, at_least: int = 0) -> State | None:
         at_least: the lowest acceptable entry of the snapshot.
     """
     pointer = await store.read_version(NEWEST_SNAPSHOT)
-    number = None if pointer is None else _parsed(pointer[0])
+    number = None if pointer is None else _parse(pointer[0])
     if number is not None and number >= at_least:
         if not number:
             return None
@@ -113,7 +113,7 @@ async def prune(store: Store) -> None:
         await store.delete(snapshot_key(number))
 
 
-def _parsed(data: bytes) -> int | None:
+def _parse(data: bytes) -> int | None:
     return int(data) if _NUMBER.fullmatch(data) else None
 
 

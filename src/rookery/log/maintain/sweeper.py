@@ -105,7 +105,7 @@ class Sweeper:
 
     async def _give_up_overdue(self) -> None:
         """Abort staged objects of sinks that were never committed; that also condemns them."""
-        overdue = self._replica.state.sinks.overdue(self._clock.now_ms())
+        overdue = self._replica.state.sinks.find_overdue(self._clock.now_ms())
         for some in _pieces(overdue, _AT_ONCE):
             await self._replica.propose([SinkAborted(object_ids=some)])
 
@@ -149,12 +149,12 @@ class Sweeper:
         old = {object_id for object_id, entry in condemned.items() if entry <= snapshot}
         self._condemned_since, ripe = self._ripe(old, self._condemned_since)
         gone: set[int] = set()
-        held = {object_id for (object_id,) in self.quarantine.held("object")}
+        held = {object_id for (object_id,) in self.quarantine.list_held("object")}
         for some in _pieces((object_id for object_id in ripe if object_id not in held), _DELETES):
             # In parallel: one at a time, objects would be created faster than they are deleted.
             tried = map(self._objects.delete, some)
             errors = await asyncio.gather(*tried, return_exceptions=True)
-            deleted = self._deleted(dict(zip(some, errors, strict=True)))
+            deleted = self._select_deleted(dict(zip(some, errors, strict=True)))
             if deleted:
                 await self._replica.propose([ObjectsDropped(object_ids=deleted)])
             gone.update(deleted)
@@ -163,7 +163,7 @@ class Sweeper:
         self._orphans = [orphan for orphan in self._orphans if orphan not in gone]
         return len(gone)
 
-    def _deleted(self, errors: dict[int, BaseException | None]) -> list[int]:
+    def _select_deleted(self, errors: dict[int, BaseException | None]) -> list[int]:
         """Return the objects that were deleted; a failed deletion is retried later.
 
         Raises:

@@ -117,13 +117,13 @@ class BlockCache:
             Corrupt: The file ends before them.
             Error: Any error of the underlying read; nothing of it is kept.
         """
-        view = self.cached(object_id, position, size)
+        view = self.find_cached(object_id, position, size)
         if view is not None:
             return view
         views = await self.views(object_id, position, size)
         return views[0] if len(views) == 1 else memoryview(b"".join(views))
 
-    def cached(self, object_id: int, position: int, size: int) -> memoryview | None:
+    def find_cached(self, object_id: int, position: int, size: int) -> memoryview | None:
         """Return committed bytes without waiting if one block, used before, holds them all."""
         number, start = divmod(position, self._step(object_id))
         key = (object_id, number)

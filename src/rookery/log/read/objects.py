@@ -121,7 +121,7 @@ class Places:
             raise ValueError(f"cannot read {size} bytes at position {position}")
         if is_stored(object_id):
             try:
-                return await self._stored(object_id, self.key(object_id), position, size)
+                return await self._read_stored(object_id, self.key(object_id), position, size)
             except MissingObject:
                 _MISSING.inc()
                 raise
@@ -137,12 +137,12 @@ class Places:
             Corrupt: It is far larger than any such file.
             Unavailable: The store could not read it.
         """
-        data = bytes(await self._stored(object_id, key, 0, _BESIDE_BYTES + 1))
+        data = bytes(await self._read_stored(object_id, key, 0, _BESIDE_BYTES + 1))
         if len(data) > _BESIDE_BYTES:
             raise Corrupt(f"{key}: is longer than {_BESIDE_BYTES} bytes, which none can be")
         return data
 
-    async def _stored(self, object_id: int, key: str, position: int, size: int) -> Buffer:
+    async def _read_stored(self, object_id: int, key: str, position: int, size: int) -> Buffer:
         if self._store is None:
             name = full_key(self._namespace, key)
             raise Unavailable(f"object {name} is in a store, but this process has no store")

@@ -215,7 +215,7 @@ class Opener:
         offset: int,
     ) -> OpenedRun:
         where = (run.object_id, span.position, span.size)
-        data = _joined(await self._objects.views(*where))
+        data = _join(await self._objects.views(*where))
         scan = serve(data, layout.expect(span, partition.epoch_at), offset)
         if scan.damage is not None:
             if not scan.headers:
@@ -234,7 +234,7 @@ class Opener:
     async def _bytes(self, run: ReadRun) -> Buffer:
         """Return the bytes of a run; fewer if its object ends early, which can be damage."""
         if not run.object_id:
-            return b"".join(map(_made, run.rows))
+            return b"".join(map(_make_batch, run.rows))
         if run.object_id < 0:
             payload = await self._entries.payload(-run.object_id)
             return payload[run.position : run.end]
@@ -242,21 +242,21 @@ class Opener:
         if direct is not None and run.size >= _DIRECT_FROM_BYTES:
             return await direct(run.object_id, run.position, run.size)
         try:
-            return _joined(await self._objects.views(run.object_id, run.position, run.size))
+            return _join(await self._objects.views(run.object_id, run.position, run.size))
         except Corrupt:
             if direct is None:
                 raise
             return await direct(run.object_id, run.position, run.size)
 
 
-def _made(row: Row) -> bytes:
+def _make_batch(row: Row) -> bytes:
     """Generate the batch of a row that has no object."""
     if row.is_marker:
         return marker(row)
     return gap(row.base_offset, row.end_offset, row.max_timestamp)
 
 
-def _joined(views: list[memoryview]) -> Buffer:
+def _join(views: list[memoryview]) -> Buffer:
     return views[0] if len(views) == 1 else bytearray().join(views)
 
 
@@ -286,7 +286,7 @@ def stamp(
         base = header.base_offset
         epoch = partition.epoch_at(base)
         if append_time >= 0:
-            new = header.appended_at(append_time)._replace(partition_leader_epoch=epoch)
+            new = header.with_append_time(append_time)._replace(partition_leader_epoch=epoch)
             if is_around:
                 parts += batches.restamp(view, new)
             else:

@@ -189,7 +189,7 @@ class ReadPlanner:
             self.gaps.append(Gap(name, wanted.partition, wanted.begin, wanted.end, reason))
             return None
         partition = topic.partitions[wanted.partition]
-        begin, end = self._kept(topic.name, partition, wanted)
+        begin, end = self._clip(topic.name, partition, wanted)
         if begin >= end:
             return None
         rows = rows_of(partition, begin, end)
@@ -208,11 +208,11 @@ class ReadPlanner:
             segments=_segments(state, rows),
             epochs=tuple(partition.epochs),
             cleaned_to=partition.cleaned_to,
-            aborted=self._aborted(partition, begin, end),
+            aborted=self._find_aborted(partition, begin, end),
             is_committed=self._is_committed,
         )
 
-    def _kept(self, topic: str, partition: Partition, wanted: OffsetRange) -> tuple[int, int]:
+    def _clip(self, topic: str, partition: Partition, wanted: OffsetRange) -> tuple[int, int]:
         """Clip the wanted offsets to the log start and the log end."""
         start, stop = partition.log_start, partition.next_offset
         begin, end = min(max(wanted.begin, start), wanted.end), min(wanted.end, stop)
@@ -224,7 +224,7 @@ class ReadPlanner:
             self.gaps.append(Gap(topic, partition.index, max(begin, end), wanted.end, reason))
         return begin, end
 
-    def _aborted(
+    def _find_aborted(
         self, partition: Partition, begin: int, end: int
     ) -> tuple[tuple[int, int, int], ...]:
         if not self._is_committed:
@@ -317,7 +317,7 @@ def _within(
     row: Row, blocks: Sequence[SegmentBlock], planned: PlannedRange, time_ms: int
 ) -> tuple[Row, ...]:
     """Return the wanted blocks of a segment, with adjacent blocks joined into one row."""
-    return joined_rows(
+    return join_rows(
         part
         for part in block_rows(row, blocks)
         if part.end_offset > planned.begin
@@ -326,7 +326,7 @@ def _within(
     )
 
 
-def joined_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
+def join_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
     """Return rows, with adjacent parts of a segment joined into one."""
     joined: list[Row] = []
     for row in rows:
@@ -337,7 +337,7 @@ def joined_rows(rows: Iterable[Row]) -> tuple[Row, ...]:
             and last.object_id == row.object_id
             and last.position + last.size == row.position
         ):
-            joined[-1] = _joined(last, row)
+            joined[-1] = _join(last, row)
         else:
             joined.append(row)
     return tuple(joined)
@@ -350,7 +350,7 @@ def _parts(row: Row, blocks: Sequence[SegmentBlock], size: int) -> tuple[Row, Ro
         return None
     begin = parts[0].position
     after = bisect_left(parts, begin + size, 1, len(parts) - 1, key=lambda part: part.position)
-    return _joined(parts[0], parts[after - 1]), _joined(parts[after], parts[-1])
+    return _join(parts[0], parts[after - 1]), _join(parts[after], parts[-1])
 
 
 def block_rows(row: Row, blocks: Sequence[SegmentBlock]) -> Iterator[Row]:
@@ -368,7 +368,7 @@ def block_rows(row: Row, blocks: Sequence[SegmentBlock]) -> Iterator[Row]:
         )
 
 
-def _joined(row: Row, other: Row) -> Row:
+def _join(row: Row, other: Row) -> Row:
     """Join two parts of a segment, and all bytes between them, into one row."""
     return row._replace(
         end_offset=other.end_offset,

@@ -98,10 +98,10 @@ class RangeReader:
         await refine(refined, self._read)
         for row in refined:
             if isinstance(row.error, Corrupt):
-                raise _located(planned, row.row, row.error) from row.error
+                raise _locate(planned, row.row, row.error) from row.error
             if row.error is not None:
                 raise row.error
-        parts = [part for row in refined for part in _joined(row.parts)]
+        parts = [part for row in refined for part in _join(row.parts)]
         return LoadedRange(parts, first.base_offset, last.end_offset)
 
 
@@ -137,7 +137,7 @@ def _expect(planned: PlannedRange, row: Row) -> Expectation:
     return expected._replace(is_covered=True)
 
 
-def _located(planned: PlannedRange, row: Row, error: Corrupt) -> Corrupt:
+def _locate(planned: PlannedRange, row: Row, error: Corrupt) -> Corrupt:
     """Add the name of the object to an error about a damaged row."""
     key = object_key(row.object_id) if row.object_id > 0 else f"entry {-row.object_id}"
     return Corrupt(
@@ -166,7 +166,7 @@ def _cut(rows: Sequence[Row]) -> Iterator[_Load]:
         yield _Load(some, 0, 0, is_last=True)
 
 
-def _joined(parts: list[Buffer]) -> list[Buffer]:
+def _join(parts: list[Buffer]) -> list[Buffer]:
     """Join the head of every batch with its body, if they are separate."""
     return parts if len(parts) == 1 else [b"".join(parts)]
 

@@ -90,7 +90,7 @@ def plan(
         index += 1
         run = _run(partition, row, left)
         if not runs and mark is not None:
-            run = _marked(run, mark, offset, left)
+            run = _start_at_mark(run, mark, offset, left)
         left -= run.size
         if runs and _joins(runs[-1], run):
             before = runs[-1]
@@ -158,7 +158,7 @@ def _joins(run: ReadRun, other: ReadRun) -> bool:
     )
 
 
-def _marked(run: ReadRun, mark: ReadMark, offset: int, left: int) -> ReadRun:
+def _start_at_mark(run: ReadRun, mark: ReadMark, offset: int, left: int) -> ReadRun:
     """Start within the row, at the known position of the batch with the offset."""
     begin, end = body(run.rows[0])
     # There may be a gap after the last batch of a row. Then the following row is read in the same

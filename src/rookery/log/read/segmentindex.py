@@ -131,8 +131,8 @@ class Layouts:
     async def _by_times(self, row: Row, key: str) -> SegmentLayout:
         data = await self._places.beside(row.object_id, times_key(key))
         if len(data) < _THREAD_FROM_BYTES:
-            return _parsed_times(data, row, key)
-        return await asyncio.to_thread(_parsed_times, data, row, key)
+            return _parse_times(data, row, key)
+        return await asyncio.to_thread(_parse_times, data, row, key)
 
     async def _by_index(self, row: Row, key: str) -> SegmentLayout:
         data = await self._places.beside(row.object_id, index_key(key))
@@ -157,7 +157,7 @@ class Layouts:
             self.held_bytes -= _cost(self._kept.popitem(last=False)[1])
 
 
-def _parsed_times(data: bytes, row: Row, key: str) -> SegmentLayout:
+def _parse_times(data: bytes, row: Row, key: str) -> SegmentLayout:
     name = times_key(key)
     times = parse_times(data, name)
     times.check_key(name)

@@ -97,7 +97,7 @@ def rebuild(survey: StoreSurvey, namespace: str) -> RebuiltState:
         known_ends=ends,
         ends=txn_ends,
     )
-    rebuilt.unplaced = list(_unplaced(survey, state, assigned))
+    rebuilt.unplaced = list(_find_unplaced(survey, state, assigned))
     for topic in state.topics:
         for partition in topic.partitions:
             rows = candidates.get((topic.id, partition.index), [])
@@ -191,7 +191,7 @@ def _from_object(
         position += extent.size
 
 
-def _unplaced(
+def _find_unplaced(
     survey: StoreSurvey, state: State, assigned: dict[int, EarlierObject]
 ) -> Iterator[UnplacedObject]:
     """Find the objects that neither the snapshot nor a later object records."""
@@ -201,13 +201,13 @@ def _unplaced(
         is_known = object_id in state.objects.rows or object_id in state.objects.condemned
         if not sent or is_known or object_id in assigned:
             continue
-        parts = _counted(shared, sent)
+        parts = _count_records(shared, sent)
         if parts:
             key = object_key(object_id)
             yield UnplacedObject(object_id, key, manifest.created_ms, parts, manifest.staged_for)
 
 
-def _counted(shared: SharedObject, sent: list[ManifestExtent]) -> list[FaultRange]:
+def _count_records(shared: SharedObject, sent: list[ManifestExtent]) -> list[FaultRange]:
     counts: dict[tuple[str, int], int] = defaultdict(int)
     topics = shared.manifest.topics
     for extent in sent:

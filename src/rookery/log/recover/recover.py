@@ -95,7 +95,7 @@ async def plan(
     faults += abort_open(rebuilt.state, clock.now_ms())
     lead_anew(rebuilt.state)
     return RecoveryPlan(
-        rebuilt, start, [*findings.faults, *faults], _kept(findings, rebuilt), leftovers
+        rebuilt, start, [*findings.faults, *faults], _select_unplaced(findings, rebuilt), leftovers
     )
 
 
@@ -182,7 +182,7 @@ def _extents(headed: SharedObject) -> list[Extent]:
     return extents
 
 
-def _kept(findings: StoreSurvey, rebuilt: RebuiltState) -> dict[int, SharedObject]:
+def _select_unplaced(findings: StoreSurvey, rebuilt: RebuiltState) -> dict[int, SharedObject]:
     return {
         unplaced.object_id: findings.objects[unplaced.object_id] for unplaced in rebuilt.unplaced
     }

@@ -147,10 +147,10 @@ def settle(state: State, ends: list[RecordedEnd], spans: dict[Key, Spans]) -> li
     for key, partition_spans in spans.items():
         partition_spans.close(to_abort[key])
     move_offsets(state, whole)
-    return [fault for recorded in torn for fault in _torn(state, recorded)]
+    return [fault for recorded in torn for fault in _report_torn(state, recorded)]
 
 
-def _torn(state: State, recorded: RecordedEnd) -> Iterator[LogFault]:
+def _report_torn(state: State, recorded: RecordedEnd) -> Iterator[LogFault]:
     for (topic_id, index), marker in recorded.markers:
         topic = state.topics.by_id.get(topic_id)
         if topic is not None:

@@ -132,7 +132,7 @@ class Journal:
         size = sum(map(len, parts))
         if size == 0:
             raise ValueError("an append must have at least one byte")
-        answer: asyncio.Future[FlushPosition] = self._running().create_future()
+        answer: asyncio.Future[FlushPosition] = self._require_loop().create_future()
         self._queue.put(_Append(parts, size, answer))
         self.pending_bytes += size
         try:
@@ -142,7 +142,7 @@ class Journal:
 
     async def roll(self) -> None:
         """Close the current file, so that it can be unlinked when it has no live bytes."""
-        answer: asyncio.Future[None] = self._running().create_future()
+        answer: asyncio.Future[None] = self._require_loop().create_future()
         self._queue.put(_Roll(answer))
         await answer
 
@@ -170,7 +170,7 @@ class Journal:
         await asyncio.to_thread(self._thread.join)
         await asyncio.to_thread(self._syncer.close)
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _require_loop(self) -> asyncio.AbstractEventLoop:
         if self._closed:
             raise Unavailable(f"the journal in {self._folder} is closed; the broker is stopping")
         if self._loop is None:

@@ -215,7 +215,7 @@ class JournalAppender:
             except OSError as error:
                 self._abandon(error)
                 if attempt == attempts or error.errno in _HOPELESS:
-                    raise self._failed(error) from error
+                    raise self._make_error(error) from error
             except Exception as error:
                 # It is unknown how much was written, so the file must not be used again.
                 self._abandon(error)
@@ -291,7 +291,7 @@ class JournalAppender:
         except OSError as again:
             log.warning("cannot tidy up %s: %s", file.path, again, extra={"error": again.errno})
 
-    def _failed(self, error: OSError) -> Unavailable:
+    def _make_error(self, error: OSError) -> Unavailable:
         if error.errno in _FULL:
             remedy = "free space on it, or lower the topics' retention"
         else:

@@ -42,7 +42,7 @@ def stamp_marker(partition: Partition, row: Row) -> bytearray:
     epoch = partition.epoch_at(row.base_offset)
     header = batches.parse(data)._replace(partition_leader_epoch=epoch)
     if row.is_append_time:
-        header = header.appended_at(row.max_timestamp)
+        header = header.with_append_time(row.max_timestamp)
     batches.restamp_into(data, header)
     return data
 

@@ -58,7 +58,7 @@ class Uploads:
         self._unrecorded_ms = 0
         self.failure: str | None = None
         """Why the last upload failed; None while uploading works."""
-        replica.listen(self._applied)
+        replica.listen(self._on_applied)
 
     async def write(self, batches: Sequence[CheckedBatch]) -> FlushPosition:
         """Store batches as a new object; return their location in it.
@@ -123,7 +123,7 @@ class Uploads:
 
     async def close(self) -> None:
         """Stop listening; unrecorded facts remain only in the cluster log."""
-        self._replica.unlisten(self._applied)
+        self._replica.unlisten(self._on_applied)
 
     @property
     def _has_unrecorded(self) -> bool:
@@ -134,7 +134,7 @@ class Uploads:
         if not self._has_unrecorded:
             self._unrecorded_ms = self._clock.monotonic_ms()
 
-    def _applied(self, applied: EntryOutcome, entry: Entry) -> None:
+    def _on_applied(self, applied: EntryOutcome, entry: Entry) -> None:
         """Keep the transaction ends of this incarnation; other brokers record their own."""
         if applied.ended and entry.incarnation == self._numbers.incarnation:
             self._note_unrecorded()

@@ -96,7 +96,7 @@ class LogWriter:
         self._outage = Outage(log, "a produce")
         self._idle = asyncio.Event()
         self._idle.set()
-        replica.listen(self._applied)
+        replica.listen(self._on_applied)
 
     def use(self, target: FlushTarget) -> None:
         """Set the target of large flushes."""
@@ -216,9 +216,9 @@ class LogWriter:
             for start in range(0, len(extents), MAX_EVENTS)
         ]
         done = futures[0] if len(futures) == 1 else asyncio.gather(*futures)
-        done.add_done_callback(lambda done: self._committed(works, object_id, done))
+        done.add_done_callback(lambda done: self._on_committed(works, object_id, done))
 
-    def _committed(self, works: list[_Work], object_id: int, done: asyncio.Future[Any]) -> None:
+    def _on_committed(self, works: list[_Work], object_id: int, done: asyncio.Future[Any]) -> None:
         self._commits -= 1
         FLUSH_SECONDS.observe(stopwatch() - works[0].started)
         error = None if done.cancelled() else done.exception()
@@ -256,7 +256,7 @@ class LogWriter:
         _, base, append_time_ms, _ = outcome
         epoch = topic.partitions[index].epoch_at(base)
         if append_time_ms >= 0:
-            stamped = header.appended_at(append_time_ms)._replace(
+            stamped = header.with_append_time(append_time_ms)._replace(
                 base_offset=base, partition_leader_epoch=epoch, position=0
             )
             batches.restamp_into(data, stamped)
@@ -266,7 +266,7 @@ class LogWriter:
         self._tail.add((topic_id, index), base, base + count, data)
         WRITTEN.add(topic_id, topic.name, count, len(data))
 
-    def _applied(self, applied: EntryOutcome, _entry: Entry) -> None:
+    def _on_applied(self, applied: EntryOutcome, _entry: Entry) -> None:
         """Keep markers for readers too, after the batches before them."""
         if applied.marked:
             self._keep_markers(applied.marked)

@@ -105,7 +105,7 @@ def _value(transaction: Transaction, names: dict[bytes, str], now_ms: int) -> Tr
     )
 
 
-def packed(rows: list[Record]) -> Iterator[bytes]:
+def pack_records(rows: list[Record]) -> Iterator[bytes]:
     """Write records as batches of a log that starts at 0."""
     for at in range(0, len(rows), _RECORDS):
         settings = BatchSettings(base_offset=at, partition_leader_epoch=0)

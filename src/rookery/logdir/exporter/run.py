@@ -183,7 +183,7 @@ class Export:
                 offset = stored.next_offset
             written = await asyncio.to_thread(
                 writer.finish, topic.id, _epochs(partition), max(end, writer.end_offset),
-                _known(partition),
+                _list_producers(partition),
             )  # fmt: skip
             self._note(name, partition.log_start, written)
 
@@ -225,7 +225,7 @@ class Export:
         for index in range(internal.PARTITIONS):
             name = TopicPartition(topic, index)
             writer = PartitionExporter(part / name.text, 0)
-            for data in internal.packed(rows.get(index, [])):
+            for data in internal.pack_records(rows.get(index, [])):
                 writer.write(data)
             epochs = [LoggedEpoch(0, 0)]
             written = writer.finish(self._ids[topic], epochs, writer.end_offset)
@@ -278,7 +278,7 @@ def _epochs(partition: Partition) -> list[LoggedEpoch]:
     return epochs
 
 
-def _known(partition: Partition) -> list[ProducerEntry]:
+def _list_producers(partition: Partition) -> list[ProducerEntry]:
     """Return the producers that the state knows; their batches may be deleted."""
     entries = []
     for producer_id, window in partition.producers.items():

@@ -51,7 +51,7 @@ _SYNONYMS: Final[Mapping[str, tuple[tuple[str, Callable[[str], str]], ...]]] = {
 """A topic's setting, and the broker settings it defaults to: the first one that is set applies."""
 
 
-def inherited(
+def read_inherited(
     image: MetadataImage, node_id: int | None, properties: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the settings that topics inherit from their broker.
@@ -73,12 +73,12 @@ def inherited(
         for name, synonyms in _SYNONYMS.items():
             for synonym, convert in synonyms:
                 if synonym in values:
-                    configs[name] = _converted(synonym, values[synonym], convert)
+                    configs[name] = _convert(synonym, values[synonym], convert)
                     break
     return configs
 
 
-def _converted(name: str, value: str, convert: Callable[[str], str]) -> str:
+def _convert(name: str, value: str, convert: Callable[[str], str]) -> str:
     try:
         return convert(value.strip())
     except ValueError as error:

@@ -16,7 +16,7 @@ from rookery.errors import ConfigError
 from rookery.log.maintain.newobjects import Publisher
 from rookery.logdir.directory import LogDirectory
 from rookery.logdir.importer import states
-from rookery.logdir.importer.defaults import inherited, keeps_for
+from rookery.logdir.importer.defaults import keeps_for, read_inherited
 from rookery.logdir.importer.partition import PartitionImport
 from rookery.logdir.importer.report import ImportReport, Progress
 from rookery.logdir.importer.target import ImportSettings, ImportTarget, happen
@@ -158,7 +158,7 @@ class DirectoryImport:
     def _configs(self, name: str) -> dict[str, str]:
         meta, image = self.directory.meta, self.directory.image
         node_id = meta.node_id if meta is not None else None
-        by_broker = inherited(image, node_id, self.settings.properties)
+        by_broker = read_inherited(image, node_id, self.settings.properties)
         return by_broker | image.topic_configs(name)
 
     def _tell_what_is_old(self) -> None:

@@ -36,7 +36,7 @@ async def verify(
     start = max(log.log_start, partition.log_start)
     disk = log.batches(start) if start < log.high_watermark else iter(())
     count = 0
-    async for stored in _stored(target, log, topic_id):
+    async for stored in _read_stored(target, log, topic_id):
         if stored.last_offset < start:
             continue
         local = await asyncio.to_thread(next, disk, None)
@@ -54,7 +54,7 @@ async def verify(
     return count
 
 
-async def _stored(
+async def _read_stored(
     target: ImportTarget, log: PartitionLog, topic_id: bytes
 ) -> AsyncIterator[BatchHeader]:
     """Yield the batch headers of the imported segments, each checked."""

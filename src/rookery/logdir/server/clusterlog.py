@@ -85,7 +85,7 @@ class DirectoryLog:
         """Return a copy of the state, for a replica to start with."""
         return read_image(write_image(self._state))
 
-    def applied(self, replica: State, applied: EntryOutcome) -> None:
+    def set_locations(self, replica: State, applied: EntryOutcome) -> None:
         """Set the locations of an entry's batches in a replica that has applied it."""
         for key, placed in self._placements.pop(applied.number, ()):
             place(replica, *key, placed)

@@ -49,7 +49,7 @@ def load(state: State, directory: LogDirectory) -> CoordinatorRecords:
         for place, commit in image.offsets.items():
             key = _place(state, place)
             if key is not None:
-                value = _packed(key, commit.offset, commit.leader_epoch, commit.metadata, commit[3])
+                value = _pack(key, commit.offset, commit.leader_epoch, commit.metadata, commit[3])
                 group.offsets.setdefault(key[0], {})[key[1]] = value
     prepared: dict[str, bool] = {}
     for transactional_id, record in read_transactions(directory).by_id.items():
@@ -79,7 +79,7 @@ def _transaction(
             place = _place(state, TopicPartition(topic.topic, index))
             if place is not None and not topic.topic.startswith("__"):
                 made.partitions[place] = None
-    for key, value in groups.pending(record.producer_id):
+    for key, value in groups.list_pending(record.producer_id):
         if isinstance(key, OffsetCommitKey):
             _pend(state, made, key, value if isinstance(value, OffsetCommitValue) else None)
     return made
@@ -91,7 +91,7 @@ def _pend(
     pending = made.groups.setdefault(key.group, {})
     place = _place(state, TopicPartition(key.topic, key.partition))
     if place is not None and value is not None:
-        pending[place] = _packed(
+        pending[place] = _pack(
             place, value.offset, value.leader_epoch, value.metadata, value.commit_timestamp
         )
 
@@ -103,7 +103,7 @@ def _place(state: State, name: TopicPartition) -> Place | None:
     return topic.id, name.partition
 
 
-def _packed(place: Place, offset: int, leader_epoch: int, metadata: str, time_ms: int) -> bytes:
+def _pack(place: Place, offset: int, leader_epoch: int, metadata: str, time_ms: int) -> bytes:
     event = OffsetCommitted(
         topic_id=place[0],
         partition=place[1],

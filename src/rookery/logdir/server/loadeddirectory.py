@@ -193,7 +193,7 @@ def adopt(
         for file in opened
     ]
     made.next_offset = made.recovery_point = end
-    made.adopt(held, _begun(opened[-1]) if opened else None)
+    made.adopt(held, _make_contents(opened[-1]) if opened else None)
     return held
 
 
@@ -238,7 +238,7 @@ def _cut_off(made: AppendLog, opened: list[OpenedSegment], end: int) -> None:
             )
             for file in kept
         ],
-        _begun(kept[-1])._replace(entries=0, times=0, last_time=-1),
+        _make_contents(kept[-1])._replace(entries=0, times=0, last_time=-1),
     )
 
 
@@ -255,7 +255,7 @@ def _cut(opened: OpenedSegment, end: int) -> OpenedSegment:
     return opened._replace(pieces=pieces, size=size)
 
 
-def _begun(opened: OpenedSegment) -> SegmentContents:
+def _make_contents(opened: OpenedSegment) -> SegmentContents:
     return SegmentContents(
         opened.size, opened.largest, opened.entries, opened.times, opened.last_time
     )

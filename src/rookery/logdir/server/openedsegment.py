@@ -119,7 +119,7 @@ def _by_index(segment: LogFileSegment, stop: int) -> OpenedSegment | None:
         end, end_offset = header.end, header.last_offset + 1
     if not end:
         return None
-    timed = list(_timed(pieces, [*times, *newest[1:]], end_offset))
+    timed = list(_bound_times(pieces, [*times, *newest[1:]], end_offset))
     return OpenedSegment(
         segment, end, end_offset, timed, newest[-1], len(entries), len(times), last_time, [], None
     )
@@ -152,7 +152,7 @@ def _steps(entries: list[PositionEntry]) -> Iterator[PositionEntry]:
             yield entry
 
 
-def _timed(
+def _bound_times(
     pieces: list[SegmentPiece], times: list[TimeEntry], end_offset: int
 ) -> Iterator[SegmentPiece]:
     """Set an upper time bound for the records up to the end of each piece."""

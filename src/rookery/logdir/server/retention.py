@@ -44,7 +44,7 @@ class SegmentRetention:
         self._held = {topic.id: _bounds(limits(loaded.state, topic)) for topic in topics}
         """Topics that keep everything as long as they have these limits."""
 
-    def overdue(self, now_ms: int) -> list[OverduePartition]:
+    def find_overdue(self, now_ms: int) -> list[OverduePartition]:
         """Return the partitions with segments to delete, held or not."""
         return [
             partition
@@ -58,7 +58,7 @@ class SegmentRetention:
         if topic is None or partition is None:
             return None
         limits = self._limits(state, topic)
-        segments = _overdue_segments(log, limits, now_ms)
+        segments = _find_overdue(log, limits, now_ms)
         if not segments:
             return None
         ends = [*(held.base_offset for held in log.held[1:]), log.next_offset]
@@ -89,7 +89,7 @@ def _bounds(limits: SegmentLimits) -> tuple[bool, int, int]:
     return limits.is_deleted, limits.retention_ms, limits.retention_bytes
 
 
-def _overdue_segments(log: AppendLog, limits: SegmentLimits, now_ms: int) -> list[HeldSegment]:
+def _find_overdue(log: AppendLog, limits: SegmentLimits, now_ms: int) -> list[HeldSegment]:
     """Return the oldest segments of a partition that exceed the time or size limit."""
     overdue: list[HeldSegment] = []
     if not limits.is_deleted:

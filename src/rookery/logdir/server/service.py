@@ -133,7 +133,7 @@ class DirectoryService:
 
     # Periodic work.
 
-    def unfinished(self) -> list[Message]:
+    def take_unfinished(self) -> list[Message]:
         """Return the events that finish transactions with a decided but unwritten end."""
         events: list[Message] = []
         for transactional_id, is_commit in self.loaded.prepared.items():

@@ -25,16 +25,16 @@ class Checks:
         """
         for name, expression in self._checks.items():
             try:
-                _evaluated(_plain(schema.empty_table()), [expression])
+                _evaluate(_plain(schema.empty_table()), [expression])
             except _duckdb().Error as error:
                 raise ConfigError(f"silver.checks.{name}: {expression!r}: {error}") from error
 
-    def failed(self, rows: pa.RecordBatch) -> list[str | None]:
+    def find_failed(self, rows: pa.RecordBatch) -> list[str | None]:
         """Return for each row the first check that fails, None if all pass."""
         if not self._checks or not rows.num_rows:
             return [None] * rows.num_rows
         table = _plain(pa.Table.from_batches([rows]))
-        verdicts = _evaluated(table, list(self._checks.values()))
+        verdicts = _evaluate(table, list(self._checks.values()))
         names = list(self._checks)
         columns = [column.to_pylist() for column in verdicts.columns]
         return [
@@ -51,7 +51,7 @@ def _plain(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _evaluated(rows: pa.Table, expressions: list[str]) -> pa.Table:
+def _evaluate(rows: pa.Table, expressions: list[str]) -> pa.Table:
     # An expression that raises an error for a row (a cast, a division) counts as false.
     columns = ", ".join(
         f"coalesce(TRY(({expression})), false) AS c{number}"

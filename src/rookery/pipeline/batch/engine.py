@@ -31,7 +31,7 @@ from rookery.pipeline.manifests import (
     batch_name,
 )
 from rookery.pipeline.metrics import BatchMetrics, Figures, OnBatch, quantile
-from rookery.pipeline.reprocess.migration import has_own_columns, migrations, restaged
+from rookery.pipeline.reprocess.migration import has_own_columns, migrations, restage_files
 from rookery.spark.failures import own_errors
 from rookery.tables.open import open_table
 from rookery.tables.port import BatchName, BatchTarget, DataFile, Run, here
@@ -197,9 +197,9 @@ class BatchEngine:
 
     def ends(self) -> Offsets:
         """Return the start offsets of the next batch."""
-        return self.reached().ends
+        return self.read_position().ends
 
-    def reached(self) -> PipelinePosition:
+    def read_position(self) -> PipelinePosition:
         """Return the position of the pipeline."""
         return (self.last or self.origin).reached
 
@@ -214,20 +214,20 @@ class BatchEngine:
         metrics = BatchMetrics(self.pipeline.name, batch, 0)
         self._check_columns()
         self.hook("stage")
-        with self._timed(metrics, "stage"):
-            reports = self._staged(rows, batch)
+        with self._measure_phase(metrics, "stage"):
+            reports = self._stage_rows(rows, batch)
         if not reports:
             return None
-        manifest = self._manifest(batch, reports, reached or self._reached_after(reports))
+        manifest = self._manifest(batch, reports, reached or self._compute_position(reports))
         self.hook("manifest")
-        with self._timed(metrics, "manifest"):
+        with self._measure_phase(metrics, "manifest"):
             self.manifests.add(manifest)
         self._commit(manifest, metrics)
         self.last = manifest
         self._measure(metrics, manifest, self.clock.now_ms())
         return metrics
 
-    def _staged(self, rows: RawRows, batch: int) -> list[TaskReport]:
+    def _stage_rows(self, rows: RawRows, batch: int) -> list[TaskReport]:
         return _reports(
             self.plan, BatchName(self.identity, self.origin.query, batch), rows, self.last
         )
@@ -265,14 +265,14 @@ class BatchEngine:
             figures=_figures(reports),
         )
 
-    def _reached_after(self, reports: Sequence[TaskReport]) -> PipelinePosition:
+    def _compute_position(self, reports: Sequence[TaskReport]) -> PipelinePosition:
         ends = {topic: dict(partitions) for topic, partitions in self.ends().items()}
         for report in reports:
             for topic, spans in report.spans.items():
                 known = ends.setdefault(topic, {})
                 for partition, (_, end) in spans.items():
                     known[partition] = max(known.get(partition, 0), end)
-        return PipelinePosition(ends, self.reached().topics)
+        return PipelinePosition(ends, self.read_position().topics)
 
     def _watermark_after(self, reports: Sequence[TaskReport]) -> int | None:
         delay = self.pipeline.silver.watermark_ms()
@@ -298,8 +298,8 @@ class BatchEngine:
             upsert = self.pipeline.silver.upsert() if sink.layer == "silver" else None
             table = open_table(sink.table())
             if has_own_columns(sink):
-                staged = restaged(table, name, staged, self._schema(key))  # noqa: PLW2901
-            with self._timed(metrics, f"commit {key}"):
+                staged = restage_files(table, name, staged, self._schema(key))  # noqa: PLW2901
+            with self._measure_phase(metrics, f"commit {key}"):
                 if key in manifest.replaces:
                     columns = staged.arrow_schema()
                     is_new |= table.replace(name, staged.files, columns, self.run_tasks)
@@ -321,10 +321,10 @@ class BatchEngine:
             if self.reread is None:
                 raise
             log.warning("%s: its records are read once more", error)
-            files = self._restaged(manifest, key, self.reread)
+            files = self._restage(manifest, key, self.reread)
             return table.commit(name, files, staged.arrow_schema())
 
-    def _restaged(self, manifest: BatchManifest, key: str, reread: Reread) -> list[DataFile]:
+    def _restage(self, manifest: BatchManifest, key: str, reread: Reread) -> list[DataFile]:
         """Stage a batch again for one of its topics."""
         before = self.manifests.read(manifest.batch - 1) if manifest.batch else None
         rows = reread((before or self.origin).reached, manifest.reached)
@@ -340,7 +340,7 @@ class BatchEngine:
         return sink_key(self.pipeline.sinks[number])
 
     def _measure(self, metrics: BatchMetrics, manifest: BatchManifest, at_ms: int) -> None:
-        figures = manifest.figures or self._counted(manifest)
+        figures = manifest.figures or self._count_rows(manifest)
         metrics.at_ms = at_ms
         metrics.watermark_ms = manifest.watermark_ms
         metrics.alerts = [
@@ -352,7 +352,7 @@ class BatchEngine:
         metrics.freshness_p50_ms = quantile(ages, 0.5)
         metrics.freshness_p99_ms = quantile(ages, 0.99)
 
-    def _counted(self, manifest: BatchManifest) -> Figures:
+    def _count_rows(self, manifest: BatchManifest) -> Figures:
         """Return row counts from the files of a batch that an earlier release staged."""
         rows: dict[str, int] = {}
         for sink in self.pipeline.sinks:
@@ -362,7 +362,7 @@ class BatchEngine:
         return Figures(rows, 0, ())
 
     @contextmanager
-    def _timed(self, metrics: BatchMetrics, phase: str) -> Iterator[None]:
+    def _measure_phase(self, metrics: BatchMetrics, phase: str) -> Iterator[None]:
         begin = self.clock.monotonic_ms()
         yield
         metrics.phases_ms[phase] = self.clock.monotonic_ms() - begin

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NAME: Final = "headers"
 
 
-def filled(rows: DataFrame) -> DataFrame:
+def fill_headers(rows: DataFrame) -> DataFrame:
     """Return rows with empty lists instead of null headers."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 (it takes a second)
 
@@ -27,7 +27,7 @@ def filled(rows: DataFrame) -> DataFrame:
     return rows.withColumn(_NAME, sql.coalesce(_NAME, empty))
 
 
-def emptied(batch: pa.RecordBatch) -> pa.RecordBatch:
+def empty_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows with null headers instead of empty lists."""
     at = batch.schema.get_field_index(_NAME)
     lists = batch.column(at)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
-from rookery.pipeline.batch.headers import filled
+from rookery.pipeline.batch.headers import fill_headers
 from rookery.pipeline.batch.rowsplitter import RowSplitter, by_topic
 from rookery.pipeline.batch.seenkeys import BUCKETS, bucket_of, key_hashes
 from rookery.pipeline.declaration.columns import RAW
@@ -26,13 +26,13 @@ _NONE: Final = 0
 """The bucket of rows without a key: bad and late rows are not deduplicated."""
 
 
-def routed(plan: BatchPlan, rows: RawRows) -> RawRows:
+def route_rows(plan: BatchPlan, rows: RawRows) -> RawRows:
     """Return the rows, grouped by key into tasks if keys are deduplicated."""
     if not plan.pipeline.silver.dedupe or not plan.silver:
         return rows
     task = _BucketTask(plan.pipeline, plan.decoders, plan.silver)
     bucketed = rows.mapInArrow(task, f"{_columns()}, {_BUCKET} int")
-    return filled(bucketed.repartition(BUCKETS, _BUCKET).drop(_BUCKET))
+    return fill_headers(bucketed.repartition(BUCKETS, _BUCKET).drop(_BUCKET))
 
 
 def _columns() -> str:
@@ -58,9 +58,9 @@ class _BucketTask:
                     splitters[topic] = RowSplitter(
                         self.pipeline, topic, decoder, self.silver[topic]
                     )
-                yield self._bucketed(splitters[topic], rows)
+                yield self._assign_buckets(splitters[topic], rows)
 
-    def _bucketed(self, splitter: RowSplitter, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _assign_buckets(self, splitter: RowSplitter, rows: pa.RecordBatch) -> pa.RecordBatch:
         good = splitter.split(rows, None).good
         places: list[object] = good.column(OFFSET).to_pylist()
         partitions: list[object] = good.column(PARTITION).to_pylist()

@@ -52,8 +52,8 @@ class RowSplitter:
     def split(self, raw: pa.RecordBatch, watermark_ms: int | None) -> Split:
         """Split raw rows; each row is in exactly one part, except plain null values."""
         bad: list[RejectedRow] = []
-        rows, kept = self._decoded(raw, bad)
-        rows, kept = self._checked(rows, kept, bad)
+        rows, kept = self._decode(raw, bad)
+        rows, kept = self._check(rows, kept, bad)
         late = rows.slice(0, 0)
         if watermark_ms is not None and rows.num_rows:
             is_late = self._is_late(rows, watermark_ms)
@@ -67,7 +67,7 @@ class RowSplitter:
         latest: int | None = pc.max(_as_ms(rows.column(self._silver.event_time))).as_py()
         return latest
 
-    def _decoded(
+    def _decode(
         self, raw: pa.RecordBatch, bad: list[RejectedRow]
     ) -> tuple[pa.RecordBatch, pa.Array[Any]]:
         """Return the silver rows, and the number of the raw row for each."""
@@ -93,10 +93,10 @@ class RowSplitter:
         for name in COORDINATES.names:
             columns[name] = raw.column(name.removeprefix(PREFIX))
         rows = fit(pa.RecordBatch.from_pydict(columns), self._schema)
-        kept = self._kept(raw, values, bad)
+        kept = self._select_kept(raw, values, bad)
         return rows.take(kept), kept
 
-    def _kept(
+    def _select_kept(
         self, raw: pa.RecordBatch, values: pa.Array[Any], bad: list[RejectedRow]
     ) -> pa.Array[Any]:
         """Return the numbers of rows to keep: not bad, and not null unless null deletes."""
@@ -106,12 +106,12 @@ class RowSplitter:
             gone.update(_numbers(pc.is_null(values)))
         return pa.array([row for row in range(raw.num_rows) if row not in gone], pa.int64())
 
-    def _checked(
+    def _check(
         self, rows: pa.RecordBatch, kept: pa.Array[Any], bad: list[RejectedRow]
     ) -> tuple[pa.RecordBatch, pa.Array[Any]]:
-        failed = self._checks.failed(self._checkable(rows))
+        failed = self._checks.find_failed(self._checkable(rows))
         reasons = [f"check {name!r} is not true" if name else "" for name in failed]
-        for column in self._required():
+        for column in self._list_required():
             for at in _numbers(pc.is_null(rows.column(column))):
                 reasons[at] = reasons[at] or f"{column} is null"
         if self._silver.upsert() and self._silver.checks:
@@ -126,7 +126,7 @@ class RowSplitter:
     def _checkable(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         return rows.drop_columns([DELETED]) if DELETED in rows.schema.names else rows
 
-    def _required(self) -> list[str]:
+    def _list_required(self) -> list[str]:
         silver = self._silver
         keys = list(silver.keys) if silver.upsert() or silver.dedupe else []
         return [*keys, silver.event_time] if silver.event_time else keys

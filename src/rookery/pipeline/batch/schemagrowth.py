@@ -25,7 +25,7 @@ from rookery.pipeline.declaration.columns import silver_schema
 from rookery.pipeline.declaration.decoders import decoder_settings
 from rookery.pipeline.declaration.spec import Decode, Pipeline
 from rookery.tables.open import open_table
-from rookery.tables.schemas import merged
+from rookery.tables.schemas import merge_schemas
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _newest(
         except ConfigError as error:
             refused = refused or error
             continue
-        why = "" if refused is None else _left_out(topic, settings, version, refused)
+        why = "" if refused is None else _describe_unused(topic, settings, version, refused)
         return ChosenSchema(version, schema, settings.version, why)
     raise refused or ConfigError(f"topic {topic!r}: subject {settings.subject!r} has no version")
 
@@ -116,7 +116,7 @@ def _check_tables(pipeline: Pipeline, topic: str, silver: Mapping[str, pa.Schema
         schema: pa.Schema | None = None
         for name, columns in silver.items():
             if sink.takes(name):
-                schema = merged(sink.location, schema, columns)
+                schema = merge_schemas(sink.location, schema, columns)
         if schema is not None:
             open_table(sink.table()).check(schema)
 
@@ -135,7 +135,9 @@ def _downward(settings: DecoderSettings) -> Iterator[DecoderSettings]:
         yield replace(settings, version=version)
 
 
-def _left_out(topic: str, latest: DecoderSettings, used: DecoderSettings, why: ConfigError) -> str:
+def _describe_unused(
+    topic: str, latest: DecoderSettings, used: DecoderSettings, why: ConfigError
+) -> str:
     return (
         f"topic {topic!r}: version {latest.version} of subject {latest.subject!r} is not used,"
         f" version {used.version} is: {why}. Records that do not fit become dead letters"

@@ -50,7 +50,7 @@ class SeenKeys:
             return rows
         taken = [
             row
-            for row, (key, event_ms) in enumerate(self._keyed(rows))
+            for row, (key, event_ms) in enumerate(self._compute_keys(rows))
             if self._is_new(key, event_ms)
         ]
         return rows.take(pa.array(taken, pa.int64()))
@@ -67,7 +67,7 @@ class SeenKeys:
             written[str(bucket)] = path
         return written
 
-    def _keyed(self, rows: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
+    def _compute_keys(self, rows: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
         times = event_ms(rows.column(self._silver.event_time))
         return zip(key_hashes(rows, self._silver.keys), times, strict=True)
 

@@ -17,7 +17,7 @@ from rookery.clock import SystemRandom
 from rookery.decode.open import open_decoder
 from rookery.decode.port import DecoderSettings
 from rookery.pipeline.batch.feeder import Feeder
-from rookery.pipeline.batch.headers import emptied
+from rookery.pipeline.batch.headers import empty_headers
 from rookery.pipeline.batch.rowsplitter import RowSplitter, by_topic, with_number
 from rookery.pipeline.batch.seenkeys import SeenInReplay, SeenKeys
 from rookery.pipeline.declaration.columns import RAW
@@ -108,7 +108,7 @@ class _Work:
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> TaskReport | None:
         for batch in batches:
-            raw = emptied(fit(batch, RAW))
+            raw = empty_headers(fit(batch, RAW))
             if raw.num_rows:
                 self._measure(raw)
                 self._feed("bronze", raw)

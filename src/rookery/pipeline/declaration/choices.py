@@ -12,21 +12,21 @@ def wrong_words(where: str, part: object) -> Iterator[str]:
     hints: dict[str, Any] = get_type_hints(type(part))
     for name, kind in hints.items():
         if get_origin(kind) is Literal:
-            yield from not_of(f"{where}{dashed(name)}", getattr(part, name), get_args(kind))
+            yield from not_of(f"{where}{dash(name)}", getattr(part, name), get_args(kind))
 
 
 def not_of(what: str, word: str, known: Sequence[str]) -> Iterator[str]:
     """Yield an error if a word is not one of the known ones."""
     if word not in known:
-        yield f"{what} {word!r}, not of {', '.join(known)}{meant(word, known)}"
+        yield f"{what} {word!r}, not of {', '.join(known)}{suggest(word, known)}"
 
 
-def meant(word: str, known: Sequence[str]) -> str:
+def suggest(word: str, known: Sequence[str]) -> str:
     """Return a question with the nearest known word; empty if none is near."""
     near = difflib.get_close_matches(word.lower(), known, 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def dashed(name: str) -> str:
+def dash(name: str) -> str:
     """Return the name of a field as written in files."""
     return name.replace("_", "-")

@@ -13,7 +13,7 @@ from rookery.errors import ConfigError
 from rookery.pipeline.declaration import names
 from rookery.pipeline.declaration.spec import Pipeline, Sink
 from rookery.tables.latest import table_schema
-from rookery.tables.schemas import merged
+from rookery.tables.schemas import merge_schemas
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -83,13 +83,13 @@ def silver_schema(pipeline: Pipeline, topic: str, decoder: Decoder) -> pa.Schema
         if name not in known:
             raise ConfigError(
                 f"topic {topic!r} has no column {name!r}, which silver.keys or silver.event-time"
-                f" names; there are {', '.join(sorted(known))}{_renamed(name)}"
+                f" names; there are {', '.join(sorted(known))}{_hint_at_name(name)}"
             )
     _check_types(pipeline, topic, {field.name: field.type for field in fields})
-    return merged(topic, None, pa.schema([*fields, *COORDINATES]))
+    return merge_schemas(topic, None, pa.schema([*fields, *COORDINATES]))
 
 
-def _renamed(name: str) -> str:
+def _hint_at_name(name: str) -> str:
     """Return a hint for users of a name from an earlier release."""
     new = next((own for own in names.OWN if names.former(own) == name), None)
     return f". {name} is called {new} now" if new else ""
@@ -121,10 +121,10 @@ def sink_schema(pipeline: Pipeline, sink: Sink, silver: dict[str, pa.Schema]) ->
     schema: pa.Schema | None = None
     for topic in pipeline.source.topics:
         if sink.takes(topic):
-            schema = merged(sink.location, schema, silver[topic])
+            schema = merge_schemas(sink.location, schema, silver[topic])
     if schema is None:
         raise ConfigError(f"sink {sink.location!r}: topics: none of them is in source.topics")
-    schema = pa.schema([_kept(sink.format, field) for field in schema])
+    schema = pa.schema([_store_column(sink.format, field) for field in schema])
     if sink.layer == "late":
         return schema.append(WATERMARK)
     if not pipeline.silver.upsert():
@@ -137,7 +137,7 @@ def table_columns(pipeline: Pipeline, sink: Sink, schema: pa.Schema) -> pa.Schem
     return table_schema(schema, pipeline.silver.upsert() if sink.layer == "silver" else None)
 
 
-def _kept(kind: str, field: pa.Field[Any]) -> pa.Field[Any]:
+def _store_column(kind: str, field: pa.Field[Any]) -> pa.Field[Any]:
     """Return a column as a format stores it: JSON as VARIANT if the format supports it."""
     if not variant.is_variant(field.type) or kind == "topic":
         return field

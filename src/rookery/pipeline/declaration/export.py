@@ -153,7 +153,7 @@ def _topic(pipeline: Pipeline, number: int) -> str:
     return _TOPIC.format(
         number=number,
         topic=topic,
-        decoded=_decoded(topic, decode),
+        decoded=_decode(topic, decode),
         columns='"_value.*"' if is_json else 'f.col("_value").alias("value")',
         names=", ".join(map(repr, ddl.parse(decode.schema).names)) if is_json else "'value'",
         is_good=_is_good(pipeline, decode),
@@ -183,7 +183,7 @@ def _whole(decode: Decode) -> Decode:
     return replace(decode, schema=str(schema).strip(), schema_file="")
 
 
-def _decoded(topic: str, decode: Decode) -> str:
+def _decode(topic: str, decode: Decode) -> str:
     value = 'f.col("value")'
     if _is_variant(decode):
         return f'f.try_parse_json({value}.cast("string"))'

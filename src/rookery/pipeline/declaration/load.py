@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rookery.errors import ConfigError
-from rookery.pipeline.declaration.choices import dashed, meant
+from rookery.pipeline.declaration.choices import dash, suggest
 from rookery.pipeline.declaration.spec import Decode, Gold, Pipeline, Silver, Sink, Source, Upkeep
 from rookery.store.open import is_url
 
@@ -31,7 +31,7 @@ def load(path: str | Path) -> Pipeline:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: no TOML: {error}") from error
     try:
-        return _placed(_pipeline(value, path.stem), path.absolute().parent)
+        return _place(_pipeline(value, path.stem), path.absolute().parent)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -39,16 +39,16 @@ def load(path: str | Path) -> Pipeline:
 def _pipeline(value: dict[str, Any], stem: str) -> Pipeline:
     value.setdefault("name", stem if stem != "pipeline" else "")
     value.setdefault("state", f".rookery/{value['name']}")
-    value["source"] = _filled(Source, "source", value.get("source", {}))
-    value["silver"] = _filled(Silver, "silver", value.get("silver", {}))
-    value["upkeep"] = _filled(Upkeep, "upkeep", value.get("upkeep", {}))
+    value["source"] = _fill(Source, "source", value.get("source", {}))
+    value["silver"] = _fill(Silver, "silver", value.get("silver", {}))
+    value["upkeep"] = _fill(Upkeep, "upkeep", value.get("upkeep", {}))
     value["topics"] = {
-        topic: _filled(Decode, f"topics.{topic}", table)
+        topic: _fill(Decode, f"topics.{topic}", table)
         for topic, table in _topics(value.get("topics", {})).items()
     }
     value["sinks"] = _each(Sink, "sinks", value.get("sinks", []))
     value["gold"] = _each(Gold, "gold", value.get("gold", []))
-    return _filled(Pipeline, "", value)
+    return _fill(Pipeline, "", value)
 
 
 def _topics(value: object) -> Mapping[str, object]:
@@ -62,10 +62,10 @@ def _topics(value: object) -> Mapping[str, object]:
 def _each(cls: type[T], name: str, values: object) -> list[T]:
     if not isinstance(values, list):
         raise ConfigError(f"{name}: write [[{name}]], once for each")
-    return [_filled(cls, f"{name} {number}", item) for number, item in enumerate(values, 1)]
+    return [_fill(cls, f"{name} {number}", item) for number, item in enumerate(values, 1)]
 
 
-def _filled(cls: type[T], section: str, value: object) -> T:
+def _fill(cls: type[T], section: str, value: object) -> T:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{section}: must be a table")
     known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type] # all are dataclasses
@@ -74,16 +74,16 @@ def _filled(cls: type[T], section: str, value: object) -> T:
         name = str(key).replace("-", "_")
         if name not in known:
             raise ConfigError(
-                f"{_in(section, key)}: unknown{meant(dashed(key), list(map(dashed, known)))}"
+                f"{_in(section, key)}: unknown{suggest(dash(key), list(map(dash, known)))}"
             )
-        given[name] = _checked(_in(section, key), str(known[name].type), item)
+        given[name] = _check(_in(section, key), str(known[name].type), item)
     for name, option in known.items():
         if name not in given and option.default is MISSING and option.default_factory is MISSING:
-            raise ConfigError(f"{_in(section, dashed(name))}: is missing")
+            raise ConfigError(f"{_in(section, dash(name))}: is missing")
     return cls(**given)
 
 
-def _checked(name: str, kind: str, value: Any) -> Any:
+def _check(name: str, kind: str, value: Any) -> Any:
     """Refuse a value whose type differs from the field's; convert lists to tuples."""
     wanted: type | tuple[type, ...] = object
     if kind.startswith(("str", "Literal")):
@@ -125,7 +125,7 @@ def _in(section: str, key: str) -> str:
     return f"{section}.{key}" if section else str(key)
 
 
-def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:
+def _place(pipeline: Pipeline, folder: Path) -> Pipeline:
     source = pipeline.source
     return replace(
         pipeline,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rookery.pipeline.declaration.choices import meant, not_of, wrong_words
+from rookery.pipeline.declaration.choices import not_of, suggest, wrong_words
 from rookery.tables.identity import Key, identities
 from rookery.tables.open import formats
 
@@ -23,15 +23,15 @@ def sink_problems(pipeline: Pipeline) -> Iterator[str]:
             yield f"sink {number}: say its location"
         for topic in sink.topics:
             if topic not in pipeline.source.topics:
-                hint = meant(topic, pipeline.source.topics)
+                hint = suggest(topic, pipeline.source.topics)
                 yield f"sink {number}: topics: source.topics does not have {topic!r}{hint}"
         if sink.layer == "silver" and sink.format == "topic" and pipeline.silver.mode == "upsert":
             yield f"sink {number}: records of a topic are only added; it cannot have upserts"
     for gold in pipeline.gold:
         replaceable = [kind for kind in known if kind != "topic"]
         yield from not_of(f"gold {gold.name!r}: format", gold.format, replaceable)
-    yield from _missing(pipeline)
-    yield from _shared(pipeline)
+    yield from _find_missing(pipeline)
+    yield from _find_shared(pipeline)
 
 
 def has_files(sink: Sink) -> bool:
@@ -39,19 +39,19 @@ def has_files(sink: Sink) -> bool:
     return sink.format in ("parquet", "iceberg", "delta")
 
 
-def _missing(pipeline: Pipeline) -> Iterator[str]:
+def _find_missing(pipeline: Pipeline) -> Iterator[str]:
     has_silver = bool(pipeline.of("silver"))
     if not pipeline.of("bronze"):
         yield "there is no sink of the layer 'bronze'"
     if pipeline.silver.watermark:
-        yield from _left_out(pipeline, "late", "rows that come too late")
+        yield from _find_left_out(pipeline, "late", "rows that come too late")
     if has_silver:
-        yield from _left_out(pipeline, "dead-letters", "bad rows")
+        yield from _find_left_out(pipeline, "dead-letters", "bad rows")
     if pipeline.gold and not any(map(has_files, pipeline.of("silver"))):
         yield "gold: needs a silver table of files (parquet, iceberg or delta)"
 
 
-def _left_out(pipeline: Pipeline, layer: Layer, rows: str) -> Iterator[str]:
+def _find_left_out(pipeline: Pipeline, layer: Layer, rows: str) -> Iterator[str]:
     """Yield the topics whose rows have no table; all topics are decoded if there is silver."""
     sinks = pipeline.of(layer)
     if not sinks:
@@ -62,7 +62,7 @@ def _left_out(pipeline: Pipeline, layer: Layer, rows: str) -> Iterator[str]:
             yield f"no sink of the layer {layer!r} takes topic {topic!r}: its {rows} would be lost"
 
 
-def _shared(pipeline: Pipeline) -> Iterator[str]:
+def _find_shared(pipeline: Pipeline) -> Iterator[str]:
     """Yield an error for each pair of sinks that are the same table."""
     owners: dict[Key, str] = {}
     for owner, keys in _tables(pipeline):

@@ -17,7 +17,7 @@ from rookery.pipeline.metrics import OnBatch
 from rookery.pipeline.reprocess.deadletters import backfill_number
 from rookery.pipeline.reprocess.rebuildstate import unless_rebuilt
 from rookery.pipeline.reprocess.slices import log_start, read_slices
-from rookery.pipeline.run import reading_again
+from rookery.pipeline.run import make_reread
 from rookery.tables.folder import below
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def open_backfill(spark: SparkSession, pipeline: Pipeline) -> BatchEngine:
     origin = manifests.origin() or manifests.begin(*log_start(pipeline))
     _, identity, _ = identities(pipeline.name)
     engine = BatchEngine(plan, identity, manifests, origin, is_ordered=False)
-    engine.reread = reading_again(spark, engine)
+    engine.reread = make_reread(spark, engine)
     engine.recover()
     return engine
 

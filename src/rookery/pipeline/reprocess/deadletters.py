@@ -63,7 +63,7 @@ def complete(pipeline: Pipeline) -> DeadLetterMarks:
     )
 
 
-def waiting(
+def find_waiting(
     spark: SparkSession, pipeline: Pipeline, done: DeadLetterMarks, until: DeadLetterMarks
 ) -> DataFrame:
     """Return the dead letters between two marks, as the original raw rows.

@@ -96,7 +96,7 @@ def has_own_columns(sink: Sink) -> bool:
     return sink.layer in ("silver", "late") and sink.format != "topic"
 
 
-def restaged(
+def restage_files(
     table: BatchTarget, name: BatchName, staged: StagedFiles, wanted: pa.Schema
 ) -> StagedFiles:
     """Return a batch's files for a table, staged again if they have the former names."""

@@ -60,13 +60,13 @@ def rebuild(
     replays, filled = open_replays(spark, pipeline), _backfill(spark, pipeline)
     heads = _heads(live.last, filled.last if filled else None, replays.last)
     read = [filled, live] if filled else [live]
-    spans = [BatchSpan(engine.origin.reached, engine.reached()) for engine in read]
+    spans = [BatchSpan(engine.origin.reached, engine.read_position()) for engine in read]
     there = log_start(pipeline)
     check_whole(live, spans, there)
-    staging = _staging(pipeline, heads)
+    staging = _make_engine(pipeline, heads)
     rows: dict[str, int] = {}
     for span in spans:
-        begin, until = begins_in(there, span), still_read(live.reached(), span)
+        begin, until = begins_in(there, span), still_read(live.read_position(), span)
         add_counts(rows, read_slices(spark, staging, begin, until, on_batch))
     states = (pipeline.state, *(below(pipeline.state, name) for name in CHAINS))
     if _heads(*(Manifests(state).last() for state in states)) != heads:
@@ -91,7 +91,7 @@ def _heads(*lasts: BatchManifest | None) -> DeadLetterMarks:
     return DeadLetterMarks(*(last.batch if last else -1 for last in lasts))
 
 
-def _staging(pipeline: Pipeline, heads: DeadLetterMarks) -> BatchEngine:
+def _make_engine(pipeline: Pipeline, heads: DeadLetterMarks) -> BatchEngine:
     batch = heads.batch + 1
     plan = BatchPlan.of(pipeline)
     sinks = {

@@ -27,7 +27,7 @@ def staging_states(state: str, batch: int) -> list[str]:
     return [below(state, name) for name in sorted({file.key.partition("/")[0] for file in stored})]
 
 
-def rebuilt(state: str) -> Offsets:
+def read_rebuilt(state: str) -> Offsets:
     """Return the marks up to which the last rebuild decoded dead letters again."""
     last = Manifests(state).last()
     return last.rebuilt if last else {}
@@ -35,10 +35,10 @@ def rebuilt(state: str) -> Offsets:
 
 def unless_rebuilt(state: str) -> Callable[[str], None]:
     """Return a hook that stops an engine if silver was rebuilt meanwhile."""
-    before = rebuilt(state)
+    before = read_rebuilt(state)
 
     def look(step: str) -> None:
-        if step == "manifest" and rebuilt(state) != before:
+        if step == "manifest" and read_rebuilt(state) != before:
             raise Conflict(
                 f"pipeline state {TableFolder(state).name}: silver was rebuilt meanwhile, so this "
                 "is given up, and nothing of this batch was written: call it again"

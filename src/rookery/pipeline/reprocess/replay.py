@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from rookery.errors import ConfigError
 from rookery.pipeline.batch.engine import BatchEngine, BatchPlan, RawRows, Reread
-from rookery.pipeline.batch.headers import filled
-from rookery.pipeline.batch.keyroutes import routed
+from rookery.pipeline.batch.headers import fill_headers
+from rookery.pipeline.batch.keyroutes import route_rows
 from rookery.pipeline.declaration.spec import Pipeline
 from rookery.pipeline.manifests import REPLAYS, Manifests, PipelinePosition, identities
-from rookery.pipeline.reprocess.deadletters import DeadLetterMarks, complete, waiting
-from rookery.pipeline.reprocess.rebuildstate import rebuilt, unless_rebuilt
+from rookery.pipeline.reprocess.deadletters import DeadLetterMarks, complete, find_waiting
+from rookery.pipeline.reprocess.rebuildstate import read_rebuilt, unless_rebuilt
 from rookery.tables.folder import below
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def open_replays(spark: SparkSession, pipeline: Pipeline) -> BatchEngine:
     plan = replace(plan, sinks=sinks, kind="replay")
     _, _, identity = identities(pipeline.name)
     engine = BatchEngine(plan, identity, manifests, origin, is_ordered=False)
-    engine.reread = _reading_again(spark, plan)
+    engine.reread = _make_reread(spark, plan)
     engine.recover()
     return engine
 
 
-def _reading_again(spark: SparkSession, plan: BatchPlan) -> Reread:
+def _make_reread(spark: SparkSession, plan: BatchPlan) -> Reread:
     return lambda begin, end: _rows(
         spark, plan, DeadLetterMarks.of(begin.ends), DeadLetterMarks.of(end.ends)
     )
@@ -76,5 +76,5 @@ def _reading_again(spark: SparkSession, plan: BatchPlan) -> Reread:
 def _rows(
     spark: SparkSession, plan: BatchPlan, done: DeadLetterMarks, until: DeadLetterMarks
 ) -> RawRows:
-    done = done.later(DeadLetterMarks.of(rebuilt(plan.pipeline.state)))
-    return routed(plan, filled(waiting(spark, plan.pipeline, done, until)))
+    done = done.later(DeadLetterMarks.of(read_rebuilt(plan.pipeline.state)))
+    return route_rows(plan, fill_headers(find_waiting(spark, plan.pipeline, done, until)))

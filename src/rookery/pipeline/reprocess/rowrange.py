@@ -39,7 +39,7 @@ def rows_between(
     for position in (begin, end):
         check_same(source, position.topics, what)
     given = read_options(source)
-    starts, ends = _moved(begin.ends, end.ends)
+    starts, ends = _select_moved(begin.ends, end.ends)
     given["assign"] = json.dumps(
         {topic: sorted(map(int, partitions)) for topic, partitions in ends.items()}
     )
@@ -54,7 +54,7 @@ def rows_between(
     return StoredRows(spark, options, shares)
 
 
-def _moved(begin: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
+def _select_moved(begin: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
     """Return both offsets for the topics that have records between them.
 
     A partition that was created in between starts at its first record.

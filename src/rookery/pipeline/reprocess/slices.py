@@ -42,7 +42,7 @@ def read_slices(
     }
     at = _later(wanted, engine.ends(), begin)
     while (end := _next_slice(engine.pipeline, at, wanted)) != at:
-        known = engine.reached().topics
+        known = engine.read_position().topics
         reached = PipelinePosition(end, {**known, **until.topics})
         rows = rows_between(spark, engine.pipeline, PipelinePosition(at, known), reached)
         metrics = engine.run(rows, reached)

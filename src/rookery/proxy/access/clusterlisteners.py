@@ -144,7 +144,7 @@ class ClusterListener:
         await self._cluster.learn_brokers(read_addresses(response))
         return replace_addresses(response, self.ports.advertised.get)
 
-    def advertised(self, node_id: int) -> Address | None:
+    def find_address(self, node_id: int) -> Address | None:
         """Return the address of a broker at this listener; None if it has none."""
         return self.ports.advertised.get(node_id)
 
@@ -205,17 +205,17 @@ class ClusterListeners:
         """Why changed certificates or users are not in use; empty if they are."""
         problems = [each.ports.certificate_trouble for each in self]
         problems += [each.logins.trouble for each in self if each.logins]
-        return _joined(problems)
+        return _join(problems)
 
     def expiry_trouble(self, now_ms: int) -> str:
         """Return a text if a certificate has expired at a given time."""
-        return _joined(each.ports.expiry_trouble(now_ms) for each in self)
+        return _join(each.ports.expiry_trouble(now_ms) for each in self)
 
     def addresses(self) -> list[Address]:
         """Return what is listened on."""
-        return [each.address for each in self.listening() if each.is_bound]
+        return [each.address for each in self.list_sockets() if each.is_bound]
 
-    def listening(self) -> list[Listener]:
+    def list_sockets(self) -> list[Listener]:
         """Return the sockets of all listeners that have started."""
         return [each for listener in self for each in listener.ports.listeners]
 
@@ -323,6 +323,6 @@ def _make_logins(
     return ClientLogins(config, users_file, cluster.passages, versions, cluster.clock, random)
 
 
-def _joined(problems: Iterable[str]) -> str:
+def _join(problems: Iterable[str]) -> str:
     """Return different problems as one text: listeners can share a certificate."""
     return "; ".join(dict.fromkeys(filter(None, problems)))

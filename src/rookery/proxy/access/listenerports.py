@@ -104,7 +104,7 @@ class ListenerPorts:
     @property
     def bootstrap_address(self) -> Address:
         """The address that clients connect to first."""
-        return self._config.advertised(self.listeners[0].port)
+        return self._config.choose_address(self.listeners[0].port)
 
     def expiry_trouble(self, now_ms: int) -> str:
         """Return a text if the certificate has expired at a given time."""
@@ -175,7 +175,7 @@ class ListenerPorts:
             return Address(self._names.add(node_id), self.listeners[0].port)
         assert self._ports is not None  # noqa: S101 (brokers get theirs after the start)
         port = self._ports.assign(node_id)
-        return self._config.advertised((await self._listen(port, node_id)).port)
+        return self._config.choose_address((await self._listen(port, node_id)).port)
 
     async def reload_certificate(self) -> None:
         """Use a certificate whose files have changed, for the next connections.

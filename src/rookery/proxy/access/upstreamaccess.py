@@ -90,7 +90,7 @@ class UpstreamAccess:
             raise
         return upstream
 
-    async def offered_mechanisms(self, address: Address) -> list[str]:
+    async def ask_mechanisms(self, address: Address) -> list[str]:
         """Return the mechanisms by which a broker wants a login; none if it wants no login.
 
         Raises:

@@ -133,7 +133,7 @@ class UpstreamBrokers:
             MissingLoginError: it wants one, but the logins of clients end at the proxy.
         """
         address = Address(upstream.host, upstream.port)
-        offered = await self.access.offered_mechanisms(address)
+        offered = await self.access.ask_mechanisms(address)
         if offered and self.ends_logins:
             raise MissingLoginError(
                 f"broker {address.text} wants a login by {', '.join(offered)}; set "

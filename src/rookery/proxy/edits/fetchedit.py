@@ -21,7 +21,7 @@ BatchEdit = Callable[[Buffer, BatchHeader], bytes | None]
 """Returns a changed batch; None if it passes as it came. An `Error` refuses it."""
 
 
-def fetched_bytes(response: FetchResponses) -> int:
+def count_bytes(response: FetchResponses) -> int:
     """Return how many bytes of records a response has."""
     return sum(
         len(partition.records or b"")
@@ -30,7 +30,7 @@ def fetched_bytes(response: FetchResponses) -> int:
     )
 
 
-def fetched_ids(response: FetchResponses) -> list[bytes]:
+def list_ids(response: FetchResponses) -> list[bytes]:
     """Return the ids of topics with records."""
     return [
         topic.topic_id

@@ -81,7 +81,7 @@ class ProduceFilter(Filter):
         self, context: FilterContext, request: ProduceRequest
     ) -> Verdict | Awaitable[Verdict]:
         """Change or refuse the records of each partition."""
-        missing = self.topics.missing(topic.topic_id for topic in request.topic_data)
+        missing = self.topics.find_missing(topic.topic_id for topic in request.topic_data)
         is_large = _size(request) > THREAD_FROM_BYTES
         if missing or is_large:
             return self._edit_later(context, request, missing, is_large=is_large)

@@ -48,7 +48,7 @@ class RequestTopics:
 
     def id_of(self, name: str) -> bytes | None:
         """Return the id of the topic with a name; any id if the broker has none."""
-        topic = self._resolved().get(name)
+        topic = self._require_topics().get(name)
         return None if topic is None else topic.topic_id
 
     def names(self) -> list[str]:
@@ -59,7 +59,7 @@ class RequestTopics:
 
     def partitions_of(self, name: str) -> int:
         """Return the number of partitions of a topic; 0 if it does not exist."""
-        topic = self._resolved().get(name)
+        topic = self._require_topics().get(name)
         return 0 if topic is None else topic.partitions
 
     async def resolve(
@@ -71,7 +71,7 @@ class RequestTopics:
             Unavailable: the broker does not answer.
             ApiError: it does not answer such a request.
         """
-        topics = None if is_about_all else self._asked(request)
+        topics = None if is_about_all else self._list_topics(request)
         self._topics = {}
         if topics == []:
             return
@@ -87,19 +87,19 @@ class RequestTopics:
         if self._topics is None:
             self._topics = {}
         if has_kind(type(response), TopicId):
-            missing = self._names.missing(visit(response, TopicId))
+            missing = self._names.find_missing(visit(response, TopicId))
             if missing:
                 await self._names.find(context, missing)
 
-    def _asked(self, request: Message) -> list[MetadataRequestTopic]:
+    def _list_topics(self, request: Message) -> list[MetadataRequestTopic]:
         names: Iterable[Any] = dict.fromkeys(visit(request, TopicName))
-        ids = self._names.missing(visit(request, TopicId))
+        ids = self._names.find_missing(visit(request, TopicId))
         return [
             *(MetadataRequestTopic(name=name) for name in names if name),
             *(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids),
         ]
 
-    def _resolved(self) -> dict[str, UpstreamTopic]:
+    def _require_topics(self) -> dict[str, UpstreamTopic]:
         if self._topics is None:
             raise UnresolvedTopics
         return self._topics

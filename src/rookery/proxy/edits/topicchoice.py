@@ -31,9 +31,9 @@ class TopicChoice:
         self.has = lru_cache(_REMEMBERED)(self._has)
         """Return whether a topic is chosen, by its name."""
 
-    def missing(self, ids: Iterable[bytes]) -> list[bytes]:
+    def find_missing(self, ids: Iterable[bytes]) -> list[bytes]:
         """Return the ids whose names must be found before the choice is known."""
-        return [] if self.is_all else self.names.missing(ids)
+        return [] if self.is_all else self.names.find_missing(ids)
 
     def name(self, name: str | None, topic_id: bytes) -> str | None:
         """Return the name of a topic; empty if none is needed, None if it is not known."""

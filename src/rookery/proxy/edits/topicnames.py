@@ -27,7 +27,7 @@ class TopicNames:
         """Return the name of a topic; None if it is not known yet."""
         return self._names.get(topic_id)
 
-    def missing(self, ids: Iterable[bytes]) -> list[bytes]:
+    def find_missing(self, ids: Iterable[bytes]) -> list[bytes]:
         """Return those ids whose names are not known yet."""
         return [each for each in dict.fromkeys(ids) if each not in self._names and any(each)]
 

@@ -25,9 +25,9 @@ from rookery.proxy.edits.envelope import (
 )
 from rookery.proxy.edits.fetchedit import (
     FetchResponses,
+    count_bytes,
     edit_fetched,
-    fetched_bytes,
-    fetched_ids,
+    list_ids,
 )
 from rookery.proxy.edits.jsonfields import parse_paths, replace_fields
 from rookery.proxy.edits.keyservice import open_key_service
@@ -159,8 +159,8 @@ class Encryption(ProduceFilter):
         self, context: FilterContext, response: FetchResponses
     ) -> Verdict | Awaitable[Verdict]:
         """Decrypt the records of each partition."""
-        missing = self.topics.missing(fetched_ids(response))
-        if missing or fetched_bytes(response) > THREAD_FROM_BYTES:
+        missing = self.topics.find_missing(list_ids(response))
+        if missing or count_bytes(response) > THREAD_FROM_BYTES:
             return self._open_later(context, response, missing)
         try:
             return self._open(response)
@@ -176,7 +176,7 @@ class Encryption(ProduceFilter):
         try:
             while True:
                 try:
-                    if fetched_bytes(response) > THREAD_FROM_BYTES:
+                    if count_bytes(response) > THREAD_FROM_BYTES:
                         return await asyncio.to_thread(self._open, response)
                     return self._open(response)
                 except UnknownKeyError as unknown:

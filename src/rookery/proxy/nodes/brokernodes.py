@@ -62,7 +62,7 @@ class BrokerNodes:
             ConfigError: a setting cannot be used.
         """
         self._listeners = settings.client_listeners()
-        self._instances = configured_instances(settings)
+        self._instances = read_instances(settings)
         self.directory = NodeDirectory(
             next(iter(self._instances.values())),
             connect[0],
@@ -113,7 +113,7 @@ class BrokerNodes:
         return await self.directory.open(NO_BROKER if node_id is None else node_id)
 
 
-def configured_instances(settings: VirtualClusterSettings) -> dict[str, InstanceList]:
+def read_instances(settings: VirtualClusterSettings) -> dict[str, InstanceList]:
     """Return the instances by listener; without a list, this one alone.
 
     Raises:

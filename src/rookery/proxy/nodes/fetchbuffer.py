@@ -128,7 +128,7 @@ class FetchBuffer:
                 held.data.records = whole
                 self._held[key] = replace(held, is_copied=True)
 
-    def missing(self, wanted: Iterable[PartitionKey]) -> list[PartitionKey]:
+    def find_missing(self, wanted: Iterable[PartitionKey]) -> list[PartitionKey]:
         """Return the partitions without a result."""
         return [key for key in wanted if key not in self._held]
 
@@ -169,7 +169,7 @@ class FetchBuffer:
             if is_wanted and (size or (self._wanted is not None and not is_probe)):
                 self._held[key] = HeldResult(position, data, size, now_ms)
 
-    def held(self, key: PartitionKey) -> HeldResult | None:
+    def find_held(self, key: PartitionKey) -> HeldResult | None:
         """Return the result of a partition."""
         return self._held.get(key)
 

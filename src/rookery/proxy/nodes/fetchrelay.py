@@ -206,7 +206,7 @@ class FetchRelay:
         if self._buffer.is_asked(broker_id):
             return
         has_all = fetch.request.min_bytes <= 1
-        missing = set(self._buffer.missing(keys)) if has_all else set(keys)
+        missing = set(self._buffer.find_missing(keys)) if has_all else set(keys)
         asked = [key for key in keys if key in missing and key not in fetch.asked]
         if asked:
             fetch.asked.update(asked)
@@ -227,7 +227,7 @@ class FetchRelay:
 
     def _sizes(self, keys: Iterable[PartitionKey]) -> Iterator[int]:
         for key in keys:
-            held = self._buffer.held(key)
+            held = self._buffer.find_held(key)
             if held is not None:
                 yield held.size
 
@@ -299,7 +299,7 @@ class FetchRelay:
             return True
         if fetch.is_full and not all(self._buffer.is_known(key) for key in fetch.wanted):
             return False
-        held = [self._buffer.held(key) for key in fetch.wanted]
+        held = [self._buffer.find_held(key) for key in fetch.wanted]
         if any(each is not None and each.is_urgent for each in held):
             return True
         total = sum(each.size for each in held if each is not None)
@@ -316,7 +316,9 @@ class FetchRelay:
 
     def _answer(self, fetch: NodeFetch) -> FetchResponse:
         session, buffer = fetch.session, self._buffer
-        held = {key: result for key in fetch.wanted if (result := buffer.held(key)) is not None}
+        held = {
+            key: result for key in fetch.wanted if (result := buffer.find_held(key)) is not None
+        }
         chosen = choose_results(
             ((key, result.size) for key, result in held.items()), fetch.request.max_bytes
         )

@@ -50,7 +50,7 @@ def coordinator_keys(call: NodeCall) -> list[str]:
     return [key for key in named if key] or list(named)
 
 
-def asked_partitions(call: NodeCall) -> dict[TopicKey, list[int]]:
+def read_partitions(call: NodeCall) -> dict[TopicKey, list[int]]:
     """Return the partitions that a request names, by topic."""
     partitions: dict[TopicKey, list[int]] = {}
 
@@ -67,7 +67,7 @@ def find_missing(directory: NodeDirectory, call: NodeCall) -> MissingPlaces:
     kind = route_of(call.api).kind
     has_brokers = bool(directory.topology.brokers)
     if kind in _BY_LEADER:
-        topics = doubtful_topics(directory, asked_partitions(call))
+        topics = doubtful_topics(directory, read_partitions(call))
         return MissingPlaces(has_brokers, topics)
     if kind in KEY_TYPES:
         key_type = KEY_TYPES[kind]

@@ -37,7 +37,7 @@ from rookery.proxy.passage import Passage, PassageTable
 from rookery.proxy.virtual.virtuallink import VirtualLink
 from rookery.proxy.virtual.virtualproduce import VirtualProduce
 from rookery.proxy.virtual.virtualtopics import VirtualTopics
-from rookery.wire.buffer import Buffer, joined
+from rookery.wire.buffer import Buffer, join_parts
 from rookery.wire.codec import API_VERSIONS_KEY, peek, read_request, response_frame
 from rookery.wire.frame import Frame
 from rookery.wire.message import Api, Message, Request, Response
@@ -183,7 +183,7 @@ class NodeLink:
     ) -> Awaitable[Answer]:
         """Send a request, given without its length; return its response as the client gets it."""
         del is_one_way  # it follows from the request
-        header, request = read_request(passage.api, joined(parts))
+        header, request = read_request(passage.api, join_parts(parts))
         call = NodeCall(passage, header.client_id, request)
         return self._encode(call, correlation_id, self._start(call))
 

@@ -102,11 +102,11 @@ class ProduceRelay:
         """Return the connection for a batch; None if the client must repeat an earlier one."""
         if not self._order.admits(key, start):
             return None
-        pinned = self._order.pinned(key)
+        pinned = self._order.find_pinned(key)
         if pinned is None:
             return self._backends.get(self._directory.topology.leader(*key))
         if pinned.is_over:
-            self._order.refused(key, start, pinned)
+            self._order.note_refused(key, start, pinned)
             return None
         return pinned
 
@@ -122,7 +122,7 @@ class ProduceRelay:
             return _given(call.refuse(part, ErrorCode.NOT_LEADER_OR_FOLLOWER))
         batches = [SentBatch(key, starts[key]) for key, _ in _batches(part)]
         for batch in batches:
-            self._order.sent(batch.key, batch.start, backend)
+            self._order.note_sent(batch.key, batch.start, backend)
         future = call.send(backend, part, options)
         # The end is recorded even if the client has disconnected.
         future.add_done_callback(lambda done: self._end(batches, done))
@@ -135,7 +135,7 @@ class ProduceRelay:
         for batch in batches:
             code = codes.get(batch.key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             is_lost = code in MOVED
-            self._order.ended(batch.key, batch.start, is_lost=is_lost)
+            self._order.note_ended(batch.key, batch.start, is_lost=is_lost)
             if is_lost and batch.key not in codes:
                 self._directory.topology.doubt(batch.key[0])
 

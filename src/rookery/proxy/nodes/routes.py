@@ -169,7 +169,7 @@ def route_of(api: Api[Any, Any]) -> ApiRoute:
     return ROUTES.get(api.name, _INTERNAL)
 
 
-def refused_apis() -> frozenset[str]:
+def list_refused_apis() -> frozenset[str]:
     """Return the names of the APIs that clients of broker nodes cannot use."""
     return frozenset(
         api.name for api in kafka_apis().values() if route_of(api).kind is RouteKind.REFUSED

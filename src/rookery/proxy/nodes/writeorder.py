@@ -92,7 +92,7 @@ class WriteOrder(Generic[B]):
     def __len__(self) -> int:
         return len(self._writes)
 
-    def pinned(self, partition: Hashable) -> B | None:
+    def find_pinned(self, partition: Hashable) -> B | None:
         """Return the connection that the next batch must take; None if any will do."""
         writes = self._writes.get(partition)
         return writes.backend if writes is not None and writes.in_flight else None
@@ -106,7 +106,7 @@ class WriteOrder(Generic[B]):
             return False
         return writes.lost is None or start is None or not start.follows(writes.lost)
 
-    def sent(self, partition: Hashable, start: BatchStart | None, backend: B) -> None:
+    def note_sent(self, partition: Hashable, start: BatchStart | None, backend: B) -> None:
         """Record that a batch was sent."""
         writes = self._writes.get(partition)
         if writes is None:
@@ -116,7 +116,7 @@ class WriteOrder(Generic[B]):
         if start is not None and writes.lost is not None and not start.follows(writes.lost):
             writes.lost = None
 
-    def refused(self, partition: Hashable, start: BatchStart | None, backend: B) -> None:
+    def note_refused(self, partition: Hashable, start: BatchStart | None, backend: B) -> None:
         """Record that a batch was refused here, before it was sent."""
         writes = self._writes.get(partition)
         if writes is None:
@@ -125,7 +125,7 @@ class WriteOrder(Generic[B]):
             writes = self._writes[partition] = PartitionWrites(backend)
         self._lose(writes, start)
 
-    def ended(self, partition: Hashable, start: BatchStart | None, *, is_lost: bool) -> None:
+    def note_ended(self, partition: Hashable, start: BatchStart | None, *, is_lost: bool) -> None:
         """Record the end of a batch that was sent.
 
         Args:

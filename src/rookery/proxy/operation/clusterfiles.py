@@ -31,7 +31,7 @@ def digest_files(settings: ProxySettings) -> dict[str, FileDigests]:
     }
 
 
-def touched_clusters(old: Mapping[str, FileDigests], new: Mapping[str, FileDigests]) -> list[str]:
+def find_touched(old: Mapping[str, FileDigests], new: Mapping[str, FileDigests]) -> list[str]:
     """Return the virtual clusters of which a file has other contents than before."""
     return [name for name, digests in new.items() if digests != old.get(name)]
 

@@ -46,12 +46,12 @@ def _chapter(
     title: str, transitions: Mapping[E, Sequence[S | None]], stages: Sequence[S]
 ) -> Iterator[str]:
     yield f"## {title}\n\n"
-    yield from _drawing(transitions, stages)
+    yield from _draw(transitions, stages)
     yield "\n"
     yield from _table(transitions, stages)
 
 
-def _drawing(transitions: Mapping[E, Sequence[S | None]], stages: Sequence[S]) -> Iterator[str]:
+def _draw(transitions: Mapping[E, Sequence[S | None]], stages: Sequence[S]) -> Iterator[str]:
     """Yield a diagram; the events from one stage to another share an arrow."""
     yield "```mermaid\nstateDiagram-v2\n"
     for stage in stages:

@@ -194,10 +194,10 @@ class PhysicalLog:
             for batch in batches:
                 max_bytes -= len(batch.data)
                 if batch.first >= limit or (parts and max_bytes < 0):
-                    return SlotRead(parts, end, stable, index.aborted(slot, offset, at))
+                    return SlotRead(parts, end, stable, index.find_aborted(slot, offset, at))
                 parts.append(batch.data)
                 at = batch.end
-        return SlotRead(parts, end, stable, index.aborted(slot, offset, at))
+        return SlotRead(parts, end, stable, index.find_aborted(slot, offset, at))
 
     # The tail.
 

@@ -170,11 +170,11 @@ class ProduceWaves:
         lane = batch.lane
         if not self._order.admits(lane, batch.start):
             return None
-        pinned = self._order.pinned(lane)
+        pinned = self._order.find_pinned(lane)
         if pinned is None:
             return self._backends.get(self._directory.topology.leader(lane.topic, lane.partition))
         if pinned.is_over:
-            self._order.refused(lane, batch.start, pinned)
+            self._order.note_refused(lane, batch.start, pinned)
             return None
         return pinned
 
@@ -191,7 +191,7 @@ class ProduceWaves:
                 PartitionProduceData(index=lane.partition, records=batch.records)
             )
             if options.is_answered:
-                self._order.sent(lane, batch.start, backend)
+                self._order.note_sent(lane, batch.start, backend)
         part = call.request.replace(topic_data=list(topics.values()))
         future = call.send(backend, part, options)
         if options.is_answered:
@@ -211,7 +211,7 @@ class ProduceWaves:
             row = rows.get((batch.lane.topic, batch.lane.partition))
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER if row is None else row.error_code
             is_lost = code in MOVED
-            self._order.ended(batch.lane, batch.start, is_lost=is_lost)
+            self._order.note_ended(batch.lane, batch.start, is_lost=is_lost)
             if row is not None:
                 row.index = batch.index
                 row.current_leader = None

@@ -35,7 +35,7 @@ class RefusedKey(NamedTuple):
     harmless: object
 
 
-def _joined(value: Any) -> str:
+def _join(value: Any) -> str:
     return value if isinstance(value, str) else ",".join(value)
 
 
@@ -62,7 +62,7 @@ _KEYS: Final[Mapping[str, KeyRule | RefusedKey | None]] = {
         ("security", "client_auth"), lambda value: "required" if value else "none"
     ),
     f"{_LISTEN}.tls.principal.mapping_rules": KeyRule(("security", "principal_mapping_rules")),
-    f"{_LISTEN}.sasl.enabled_mechanisms": KeyRule(("security", "mechanisms"), _joined),
+    f"{_LISTEN}.sasl.enabled_mechanisms": KeyRule(("security", "mechanisms"), _join),
     f"{_LISTEN}.sasl.credentials.users": RefusedKey(_USERS, []),
     f"{_LISTEN}.sasl.credentials.file": RefusedKey(_USERS, ""),
     f"{_LISTEN}.sasl.oauthbearer.validation": RefusedKey(_TOKENS, "jwt"),
@@ -73,7 +73,7 @@ _KEYS: Final[Mapping[str, KeyRule | RefusedKey | None]] = {
             *("clock_skew_seconds", "jwks_refresh_interval_secs"),
         )
     },
-    "kafka.bootstrap_servers": KeyRule(("upstream",), _joined),
+    "kafka.bootstrap_servers": KeyRule(("upstream",), _join),
     "kafka.connection_timeout_ms": KeyRule(("connect_timeout_ms",)),
     "kafka.request_timeout_ms": KeyRule(("request_timeout_ms",)),
     "kafka.metadata_refresh_interval_secs": KeyRule(

@@ -189,7 +189,7 @@ class SlotIndex:
         """Return the last stable offset of a slot."""
         return self.open.stable(slot)
 
-    def aborted(self, slot: int, offset: int, end: int) -> list[AbortedRange]:
+    def find_aborted(self, slot: int, offset: int, end: int) -> list[AbortedRange]:
         """Return the aborted transactions of a slot that have batches between two offsets."""
         ranges: list[AbortedRange] = []
         for source in (self._aborted, self.open.aborted):

@@ -89,7 +89,9 @@ def tag_batch(
         )
     assert records is not None  # noqa: S101 (no batch is valid without bytes)
     tag = slot + 1
-    tagged = header._replace(attributes=_signed(header.attributes | tag << _ATTRIBUTE_SHIFT))
+    tagged = header._replace(
+        attributes=_convert_signed(header.attributes | tag << _ATTRIBUTE_SHIFT)
+    )
     if header.has_producer_id and not is_transactional:
         tagged = tagged._replace(producer_id=header.producer_id | tag << _ID_SHIFT)
     else:
@@ -143,7 +145,7 @@ def deliver_batch(records: Buffer, header: BatchHeader, base_offset: int) -> byt
     return b"".join(batches.restamp(records, own))
 
 
-def _signed(attributes: int) -> int:
+def _convert_signed(attributes: int) -> int:
     return attributes - (1 << 16) if attributes >= 1 << 15 else attributes
 
 

@@ -72,7 +72,7 @@ class TopicBook:
         self._clock = clock
         self._entries: dict[str, TopicEntry] = {}
 
-    def governed(self, names: Iterable[str]) -> list[str]:
+    def select_governed(self, names: Iterable[str]) -> list[str]:
         """Return the names that match a rule."""
         return [name for name in dict.fromkeys(names) if self.rules.find(name) is not None]
 

@@ -72,7 +72,7 @@ class VirtualFetch:
         if request.session_id and request.session_epoch != -1:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
         book = self._topics.book
-        await book.check(book.governed(topic.topic for topic in request.topics))
+        await book.check(book.select_governed(topic.topic for topic in request.topics))
         wanted: list[VirtualRead] = []
         plain: list[FetchTopic] = []
         for topic in request.topics:

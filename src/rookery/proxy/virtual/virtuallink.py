@@ -112,7 +112,7 @@ class VirtualLink:
         serve = self._unchecked.get(name)
         if serve is not None:
             return serve(call)
-        governed = self._book.governed(visit(call.request, TopicName))
+        governed = self._book.select_governed(visit(call.request, TopicName))
         if not governed and name not in _ALWAYS:
             return None
         if not self._book.stale(governed) and (
@@ -141,7 +141,7 @@ class VirtualLink:
     async def _show_metadata(self, call: NodeCall) -> Message:
         request: MetadataRequest = call.request
         names = visit(request, TopicName)
-        if self._book.governed(names):
+        if self._book.select_governed(names):
             # Brokers would create them with another number of partitions.
             request = request.replace(allow_auto_topic_creation=False)
         response = await self._pass(NodeCall(call.passage, call.client_id, request))
@@ -150,7 +150,9 @@ class VirtualLink:
             with suppress(Error):
                 await self._book.examine(response.topics)
         # Topics that were never checked are shown without partitions.
-        await self._book.check(self._book.governed(topic.name or "" for topic in response.topics))
+        await self._book.check(
+            self._book.select_governed(topic.name or "" for topic in response.topics)
+        )
         show_partitions(response, self._book)
         return response
 

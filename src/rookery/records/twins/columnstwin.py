@@ -216,7 +216,7 @@ class Decoder:
             self._rows -= left - section.left
             self._bytes -= section.position - start
             if rows:
-                output.parts.append(self._columns(section, len(rows), _listed(rows)))
+                output.parts.append(self._columns(section, len(rows), _read_lists(rows)))
 
     def _read_all(self, section: _Section, output: _Rows) -> bool:
         """Read a whole batch if none of it was read, all of it fits, and it is regular."""
@@ -288,7 +288,7 @@ _Of: TypeAlias = "Callable[[str, pa.DataType], pa.Array[Any]]"
 """Builds the column of a name and a type."""
 
 
-def _listed(rows: list[_Row]) -> _Of:
+def _read_lists(rows: list[_Row]) -> _Of:
     """Return a function that builds columns of records that were read one by one."""
     columns = list(zip(*rows, strict=True))
 

@@ -35,7 +35,7 @@ class Pieces(NamedTuple):
     starts: Integers
     sizes: Integers
 
-    def taken(self, mask: NDArray[np.bool_]) -> Pieces:
+    def take(self, mask: NDArray[np.bool_]) -> Pieces:
         """Return some of them."""
         return Pieces(self.starts[mask], self.sizes[mask])
 
@@ -53,11 +53,11 @@ class Many(NamedTuple):
     keys: Pieces
     values: Pieces
 
-    def taken(self, mask: NDArray[np.bool_]) -> Many:
+    def take(self, mask: NDArray[np.bool_]) -> Many:
         """Return some of them."""
         return Many(
             self.offset_deltas[mask], self.time_deltas[mask],
-            self.keys.taken(mask), self.values.taken(mask),
+            self.keys.take(mask), self.values.take(mask),
         )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ class ColumnBuilder:
         base = header.base_offset
         first, until = fetched.from_offset - base, fetched.until_offset - base
         is_wanted = (deltas >= max(first, 0)) & (deltas < min(until, _INT64_MAX))
-        self._records = records if is_wanted.all() else records.taken(is_wanted)
+        self._records = records if is_wanted.all() else records.take(is_wanted)
         self._data, self._header = data, header
         self.count = len(self._records.offset_deltas)
 

@@ -64,8 +64,8 @@ class Packer:
                 b"\0",
                 zigzag(self._times[row] - base_time),
                 zigzag(delta),
-                _sized(self._keys[row]),
-                _sized(self._values[row]),
+                _add_size(self._keys[row]),
+                _add_size(self._values[row]),
                 zigzag(len(headers)),
                 *(part for header in headers for part in _header(row, header)),
             )
@@ -76,8 +76,8 @@ class Packer:
 def _header(row: int, header: dict[str, Any] | None) -> tuple[bytes, bytes]:
     if header is None or header["key"] is None:
         raise bad_header(row)
-    return _sized(header["key"].encode()), _sized(header["value"])
+    return _add_size(header["key"].encode()), _add_size(header["value"])
 
 
-def _sized(content: bytes | None) -> bytes:
+def _add_size(content: bytes | None) -> bytes:
     return b"\1" if content is None else zigzag(len(content)) + content

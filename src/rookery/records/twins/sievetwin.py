@@ -104,7 +104,7 @@ def rebase(data: Buffer, count: int, shift: int, /) -> bytes:
         frame = _frame(view, at, index)
         at = frame.end
         if not _INT64_MIN <= frame.time_delta + shift <= _INT64_MAX:
-            raise _broken(index, _BAD_TIMESTAMP)
+            raise _make_error(index, _BAD_TIMESTAMP)
         time = _varlong(frame.time_delta + shift)
         rest = view[frame.offset_at : frame.end]
         out += _varlong(1 + len(time) + len(rest))
@@ -112,7 +112,7 @@ def rebase(data: Buffer, count: int, shift: int, /) -> bytes:
         out += time
         out += rest
     if at != len(view):
-        raise _broken(max(count - 1, 0), _LEFT_OVER)
+        raise _make_error(max(count - 1, 0), _LEFT_OVER)
     return bytes(out)
 
 
@@ -122,18 +122,18 @@ def _spans(data: Buffer, header: RawHeader) -> Iterator[_Span]:
     for index in range(header[12]):
         span = _span(view, _frame(view, at, index), header, index)
         if span.offset <= last:
-            raise _broken(index, _BAD_OFFSET)
+            raise _make_error(index, _BAD_OFFSET)
         yield span
         at, last = span.end, span.offset
     if at != len(view):
-        raise _broken(max(header[12] - 1, 0), _LEFT_OVER)
+        raise _make_error(max(header[12] - 1, 0), _LEFT_OVER)
 
 
 def _frame(view: memoryview, at: int, index: int) -> _Frame:
     begin = at
     length, at = _number(view, at, len(view), 32, index)
     if length < 1 or length > len(view) - at:
-        raise _broken(index, _BAD_LENGTH)
+        raise _make_error(index, _BAD_LENGTH)
     end = at + length
     time_delta, offset_at = _number(view, at + 1, end, 64, index)
     return _Frame(begin, end, at + 1, offset_at, time_delta)
@@ -142,7 +142,7 @@ def _frame(view: memoryview, at: int, index: int) -> _Frame:
 def _span(view: memoryview, frame: _Frame, header: RawHeader, index: int) -> _Span:
     delta, at = _number(view, frame.offset_at, frame.end, 32, index)
     if not 0 <= delta <= header[6]:
-        raise _broken(index, _BAD_OFFSET)
+        raise _make_error(index, _BAD_OFFSET)
     key_size, key_at = _field(view, at, frame.end, index)
     after = key_at + max(key_size, 0)
     value_size, _ = _field(view, after, frame.end, index)
@@ -150,7 +150,7 @@ def _span(view: memoryview, frame: _Frame, header: RawHeader, index: int) -> _Sp
     if not header[5] & _LOG_APPEND_TIME:
         timestamp = header[7] + frame.time_delta
         if not _INT64_MIN <= timestamp <= _INT64_MAX:
-            raise _broken(index, _BAD_TIMESTAMP)
+            raise _make_error(index, _BAD_TIMESTAMP)
     key = None if key_size < 0 else bytes(view[key_at:after])
     return _Span(frame.begin, frame.end, header[0] + delta, timestamp, key, value_size >= 0)
 
@@ -158,7 +158,7 @@ def _span(view: memoryview, frame: _Frame, header: RawHeader, index: int) -> _Sp
 def _field(view: memoryview, at: int, end: int, index: int) -> tuple[int, int]:
     size, at = _number(view, at, end, 32, index)
     if size < -1 or size > end - at:
-        raise _broken(index, _BAD_FIELD)
+        raise _make_error(index, _BAD_FIELD)
     return size, at
 
 
@@ -173,7 +173,7 @@ def _number(view: memoryview, at: int, end: int, bits: int, index: int) -> tuple
                 break
             return (value >> 1) ^ -(value & 1), at
         by += 7
-    raise _broken(index, _BAD_VARINT)
+    raise _make_error(index, _BAD_VARINT)
 
 
 def _varlong(value: int) -> bytes:
@@ -186,5 +186,5 @@ def _varlong(value: int) -> bytes:
     return bytes(out)
 
 
-def _broken(index: int, what: str) -> Corrupt:
+def _make_error(index: int, what: str) -> Corrupt:
     return Corrupt(f"record {index}: {what}")

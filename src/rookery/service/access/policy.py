@@ -91,7 +91,7 @@ class AccessPolicy:
             new = dict.fromkeys(self._source.rules())
             gone = [rule for rule in self._current if rule not in new]
             # A new set also discards the remembered decisions.
-            self._current = self._current.changed(add=new, remove=gone)
+            self._current = self._current.change(add=new, remove=gone)
             self._granted.clear()
             self.stamp = stamp
         return stamp

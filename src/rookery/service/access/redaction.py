@@ -172,7 +172,7 @@ class Redaction:
         mask, name = getattr(element, place.mask), getattr(element, place.name)
         if mask == NOT_ASKED or name is None:
             return element
-        return element.replace(**{place.mask: self._allowed(mask, place.resource, name)})
+        return element.replace(**{place.mask: self._mask_allowed(mask, place.resource, name)})
 
     def mask_cluster(self, answer: Message) -> Message:
         """Reduce the authorized operations of the cluster; none are shown without DESCRIBE."""
@@ -181,10 +181,10 @@ class Redaction:
             return answer
         allowed = 0
         if self._client.has_on_cluster(Operation.DESCRIBE):
-            allowed = self._allowed(mask, AclResource.CLUSTER, CLUSTER_NAME)
+            allowed = self._mask_allowed(mask, AclResource.CLUSTER, CLUSTER_NAME)
         return answer.replace(**{_CLUSTER_MASK: allowed})
 
-    def _allowed(self, mask: int, resource: AclResource, name: str) -> int:
+    def _mask_allowed(self, mask: int, resource: AclResource, name: str) -> int:
         return sum(
             1 << operation
             for operation in Operation

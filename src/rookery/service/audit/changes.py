@@ -74,12 +74,12 @@ def _topic(operation: Operation) -> Callable[[State, Message], list[AuditedChang
     return describe
 
 
-def _created(_state: State, event: TopicCreated) -> list[AuditedChange]:
+def _describe_creation(_state: State, event: TopicCreated) -> list[AuditedChange]:
     resource = ProtectedResource(AclResource.TOPIC, event.name)
     return [AuditedChange(resource, Operation.CREATE)]
 
 
-def _configured(_state: State, event: ConfigsChanged) -> list[AuditedChange]:
+def _describe_configs(_state: State, event: ConfigsChanged) -> list[AuditedChange]:
     resource = _CLUSTER
     if event.resource_type == TOPIC_RESOURCE:
         resource = ProtectedResource(AclResource.TOPIC, event.resource_name)
@@ -130,11 +130,11 @@ def _cluster(operation: Operation) -> Callable[[State, Message], list[AuditedCha
 
 
 _CHANGES: Final[dict[type[Message], Callable[..., list[AuditedChange]]]] = {
-    TopicCreated: _created,
+    TopicCreated: _describe_creation,
     TopicDeleted: _topic(Operation.DELETE),
     PartitionsAdded: _topic(Operation.ALTER),
     LogStartMoved: _topic(Operation.DELETE),
-    ConfigsChanged: _configured,
+    ConfigsChanged: _describe_configs,
     FeatureLevelRaised: _cluster(Operation.ALTER),
     securityevents.AclsCreated: _rules_created,
     securityevents.AclsDeleted: _cluster(Operation.ALTER),

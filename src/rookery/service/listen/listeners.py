@@ -117,12 +117,12 @@ class ListenerIdentity:
         if self.config.protocol.has_sasl:
             return
         try:
-            session.principal = self._certified(connection)
+            session.principal = self._read_certificate(connection)
         except ProtocolError as error:
             log.info("client certificate refused: %s", error, extra={"client": connection.peer})
             connection.abort()
 
-    def _certified(self, connection: Connection) -> str:
+    def _read_certificate(self, connection: Connection) -> str:
         """Return the principal of the client's certificate.
 
         Raises:

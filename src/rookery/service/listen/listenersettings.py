@@ -131,7 +131,7 @@ class ListenerConfig(ListenerSecurity):
         prefix, separator, _ = self.listen.rpartition("://")
         return replace(self, listen=f"{prefix}{separator}{address.text}")
 
-    def advertised(self, port: int) -> Address:
+    def choose_address(self, port: int) -> Address:
         """Return the address for clients of a listener that has this port."""
         if self.advertise:
             return parse_address(self.advertise, "advertise")

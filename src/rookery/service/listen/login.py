@@ -271,7 +271,7 @@ class LoginService:
         session.has_delegation_token = login.exchange.has_delegation_token
         lifetime_ms = self._lifetime_ms(login.exchange)
         session.expires_ms = self._clock.monotonic_ms() + lifetime_ms if lifetime_ms else 0
-        connection.authenticated(principal)
+        connection.set_principal(principal)
         log.info("login of %s", principal, extra={"client": connection.peer})
         if self.audit is not None:
             self.audit.record_login(session, principal)

@@ -57,7 +57,7 @@ class ClientQuotas:
             return 0
         now_ms = self._clock.monotonic_ms()
         pause_ms = self._meters.rate(key, limit, now_ms).record(amount, now_ms, limit.value)
-        return _counted(key, pause_ms)
+        return _count_pause(key, pause_ms)
 
     def record_mutations(
         self, user: str, client_id: str, partitions: int, *, is_strict: bool
@@ -74,9 +74,9 @@ class ClientQuotas:
         now_ms = self._clock.monotonic_ms()
         bucket = self._meters.bucket(key, limit, now_ms)
         if not is_strict:
-            return _counted(key, bucket.record(partitions, now_ms, limit.value)), True
+            return _count_pause(key, bucket.record(partitions, now_ms, limit.value)), True
         pause_ms = bucket.record_strictly(partitions, now_ms, limit.value)
-        return _counted(key, pause_ms), not pause_ms
+        return _count_pause(key, pause_ms), not pause_ms
 
     def record_connection(self, host: str) -> int:
         """Record a connection; return after how many milliseconds to close it, 0 to accept it.
@@ -95,7 +95,7 @@ class ClientQuotas:
         pause_ms = meter.record(1, now_ms, limit)
         if pause_ms:
             meter.add(-1, now_ms)
-        return _counted(key, pause_ms)
+        return _count_pause(key, pause_ms)
 
     def largest_fetch(self, user: str, client_id: str) -> int | None:
         """Return the bytes that a client may fetch within all samples; None without a limit.
@@ -118,7 +118,7 @@ def user_of(principal: str | None) -> str:
     return (principal or "").partition(":")[2]
 
 
-def _counted(key: QuotaKey, pause_ms: int) -> int:
+def _count_pause(key: QuotaKey, pause_ms: int) -> int:
     if pause_ms:
         THROTTLED.labels(key).inc()
     return pause_ms

@@ -55,7 +55,7 @@ class ArchiveCache:
         """
         target = self._folder / f"{fingerprint}{_SUFFIX}"
         try:
-            with self._locked():
+            with self._lock():
                 if not target.is_file():
                     self._clear()
                     write(target)
@@ -71,7 +71,7 @@ class ArchiveCache:
         return target
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / _LOCK).open("a") as file:
             try:

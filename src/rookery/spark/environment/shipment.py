@@ -40,7 +40,7 @@ def shipment(environ: Mapping[str, str], settings: Mapping[str, str]) -> dict[st
     made: dict[str, str] = {}
     for file in config_files(environ=environ):
         # Executors read it from their own folder, by its default name.
-        sent = file if file.name == DEFAULT_FILE.name else _renamed(file)
+        sent = file if file.name == DEFAULT_FILE.name else _rename(file)
         given = settings.get(_FILES, "")
         made[_FILES] = f"{given},{sent.absolute()}" if given else str(sent.absolute())
     variables = {name: value for name, value in environ.items() if name.startswith(_VARIABLES)}
@@ -63,7 +63,7 @@ def archive_setting(archive: Path, settings: Mapping[str, str]) -> dict[str, str
     return {_ARCHIVES: f"{given},{sent}" if given else sent}
 
 
-def _renamed(file: Path) -> Path:
+def _rename(file: Path) -> Path:
     """Copy a file to the default name; the copy exists until this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="rookery-"))  # readable by this user only
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -78,7 +78,7 @@ class BatchReader(DataSourceReader):
     async def _plan(self, log: DirectLog) -> list[Share]:
         options = self._options
         planner = ReadPlanner(log, is_committed=options.is_committed)
-        wanted = await self._wanted(log)
+        wanted = await self._find_ranges(log)
         await self._pin(log, wanted)
         ranges = await planner.plan(wanted, self._bounds.time_ms)
         handle_gaps(options, planner.gaps)
@@ -100,7 +100,7 @@ class BatchReader(DataSourceReader):
         }
         await Pins(log, self._options.pin_ms).hold_from(starts)
 
-    async def _wanted(self, log: DirectLog) -> list[OffsetRange]:
+    async def _find_ranges(self, log: DirectLog) -> list[OffsetRange]:
         options = self._options
         subjects = [
             subject
@@ -154,7 +154,7 @@ def batch_reader(options: ReadOptions) -> BatchReader:
 
 def read_ranges(options: ReadOptions, ranges: Sequence[PlannedRange]) -> Iterator[pa.RecordBatch]:
     """Yield the records of planned ranges in Spark's column types."""
-    decoded = _decoded(options, ranges, schema.choose_settings(options.columns))
+    decoded = _decode(options, ranges, schema.choose_settings(options.columns))
     return schema.to_spark(decoded, options.columns)
 
 
@@ -164,7 +164,7 @@ def read_latest(
     """Yield the last record of every key, partition by partition."""
     reading = schema.choose_settings(dict.fromkeys((*options.columns, "key", "value")))
     for range_ in ranges:
-        kept = latest.latest(_decoded(options, [range_], reading), keys)
+        kept = latest.latest(_decode(options, [range_], reading), keys)
         yield from schema.to_spark(kept, options.columns)
 
 
@@ -173,7 +173,7 @@ def read_ordered(options: ReadOptions, share: SpanShare) -> Iterator[pa.RecordBa
     reading = schema.choose_settings(options.columns)
 
     def read(range_: PlannedRange, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        return _decoded(options, [range_], replace(reading, columns=tuple(names)))
+        return _decode(options, [range_], replace(reading, columns=tuple(names)))
 
     def again(range_: PlannedRange, begin: int, end: int) -> PlannedRange | None:
         return plan_again(
@@ -184,7 +184,7 @@ def read_ordered(options: ReadOptions, share: SpanShare) -> Iterator[pa.RecordBa
     return schema.to_spark(batches, options.columns)
 
 
-def _decoded(
+def _decode(
     options: ReadOptions, ranges: Sequence[PlannedRange], reading: ReadSettings
 ) -> Iterator[pa.RecordBatch]:
     return reader(options.place).columns(ranges, reading, lambda gaps: handle_gaps(options, gaps))

@@ -93,7 +93,7 @@ class ReadOptions:
         Raises:
             ConfigError: an option is unknown, or the columns are invalid.
         """
-        return _columns(RawOptions(_known(options)))
+        return _columns(RawOptions(_select_known(options)))
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, is_stream: bool = False) -> ReadOptions:
@@ -102,7 +102,7 @@ class ReadOptions:
         Raises:
             ConfigError: an option is unknown or invalid; the text names it.
         """
-        given = RawOptions(_known(options))
+        given = RawOptions(_select_known(options))
         _check_kind(given, is_stream=is_stream)
         on_data_loss = _on_data_loss(given)
         made = cls(
@@ -154,10 +154,10 @@ class ReadOptions:
 
 def limits_in(options: Mapping[str, str]) -> list[str]:
     """Return the names of the options that limit a stream's batches."""
-    return [name for name in _known(options) if name in PACE]
+    return [name for name in _select_known(options) if name in PACE]
 
 
-def _known(options: Mapping[str, str]) -> dict[str, str]:
+def _select_known(options: Mapping[str, str]) -> dict[str, str]:
     """Return options by their canonical names, without a writer's; refuse unknown ones."""
     known_options: dict[str, str] = {}
     for name, value in options.items():
@@ -213,10 +213,10 @@ def _subscription(given: RawOptions) -> DirectSubscription:
         except re.error as error:
             raise ConfigError(f"subscribePattern={value!r}: {error}") from None
         return DirectSubscription(pattern=value)
-    return DirectSubscription(assigned=_assigned(value))
+    return DirectSubscription(assigned=_read_assigned(value))
 
 
-def _assigned(value: str) -> dict[str, tuple[int, ...]]:
+def _read_assigned(value: str) -> dict[str, tuple[int, ...]]:
     topics = json_object("assign", value)
     assigned: dict[str, tuple[int, ...]] = {}
     for topic, listed in topics.items():

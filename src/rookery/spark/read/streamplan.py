@@ -11,7 +11,7 @@ from rookery.direct import pace
 from rookery.direct.groupoffsets import publish_offsets
 from rookery.direct.log import DirectLog
 from rookery.direct.offsets import SubscribedPartition, check_reached, end_of
-from rookery.direct.pins import Pins, compacted_since
+from rookery.direct.pins import Pins, find_compacted
 from rookery.errors import Error
 from rookery.log.read.rangeplan import Gap, OffsetRange, PlannedRange, ReadPlanner
 from rookery.model.uuid import uuid_text
@@ -35,7 +35,7 @@ class StreamPlan:
         self._fired_ms: int | None = None
         self._published: dict[Key, int] = {}
 
-    async def beginning(self) -> StreamOffset:
+    async def find_beginning(self) -> StreamOffset:
         """Return the start offset of a new query.
 
         Raises:
@@ -86,13 +86,13 @@ class StreamPlan:
         newest = self.ends().next if self._target is None else self._target
         ends = {key: max(newest.get(key, 0), first) for key, first in begin.next.items()}
         if max_records is not None:
-            ends = self._paced(begin.next, ends, max_records)
+            ends = self._apply_limits(begin.next, ends, max_records)
         if ends == dict(start.next):
             await self._pins.release()  # all that was read is committed, and no batch is pending
             return start
-        return await self._pinned(begin, StreamOffset(ends, begin.origin))
+        return await self._pin(begin, StreamOffset(ends, begin.origin))
 
-    async def _pinned(self, begin: StreamOffset, end: StreamOffset) -> StreamOffset:
+    async def _pin(self, begin: StreamOffset, end: StreamOffset) -> StreamOffset:
         """Pin a batch before Spark stores its end, and record how far it was compacted.
 
         If it were pinned later, it could be compacted in between, and then could never be run.
@@ -128,17 +128,15 @@ class StreamPlan:
     ) -> list[list[PlannedRange]]:
         planner = ReadPlanner(self._log, is_committed=self._options.is_committed)
         ranges = await planner.plan(wanted)
-        handle_gaps(self._options, [*planner.gaps, *self._compacted(wanted, end)])
+        handle_gaps(self._options, [*planner.gaps, *self._find_compacted(wanted, end)])
         return await planner.tasks(ranges, choose_task_size(self._options))
 
-    def _compacted(self, wanted: list[OffsetRange], end: StreamOffset) -> list[Gap]:
+    def _find_compacted(self, wanted: list[OffsetRange], end: StreamOffset) -> list[Gap]:
         """Return the gaps caused by compaction since the batch was first planned."""
         known = [
             (range_, end.cleaned[range_[:2]]) for range_ in wanted if range_[:2] in end.cleaned
         ]
-        gaps = (
-            compacted_since(self._log.state, range_, cleaned_to) for range_, cleaned_to in known
-        )
+        gaps = (find_compacted(self._log.state, range_, cleaned_to) for range_, cleaned_to in known)
         return [gap for gap in gaps if gap is not None]
 
     async def _publish(self, done: StreamOffset) -> None:
@@ -215,7 +213,7 @@ class StreamPlan:
         begins = {_key(subject): subject.partition.log_start for subject in new}
         return StreamOffset({**start.next, **begins}, {**start.origin, **begins})
 
-    def _paced(
+    def _apply_limits(
         self, begins: Mapping[Key, int], ends: dict[Key, int], max_records: int
     ) -> dict[Key, int]:
         """Apply the limits to a batch; return an empty batch if it would be too small."""

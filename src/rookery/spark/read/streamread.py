@@ -39,8 +39,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the start offset of a new query; Spark calls it more than once."""
-        log, plan = self._opened()
-        return log.run(plan.beginning()).as_json()
+        log, plan = self._require_open()
+        return log.run(plan.find_beginning()).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return a read limit if the options have one; the plan applies all of them together."""
@@ -50,31 +50,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Store the current end of the log: this query stops there."""
-        log, plan = self._opened()
+        log, plan = self._require_open()
         log.run(plan.stop_here())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; `start` itself if there is no next batch."""
-        log, plan = self._opened()
+        log, plan = self._require_open()
         # Spark's limit takes precedence: without one, the limits in the options do not apply.
         max_records = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return log.run(plan.latest(StreamOffset.of(start), max_records)).as_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the end of the log, as of the last refresh."""
-        _, plan = self._opened()
+        _, plan = self._require_open()
         return plan.ends().as_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Share]:
         """Plan a batch."""
-        log, plan = self._opened()
+        log, plan = self._require_open()
         shares = log.run(plan.shares(StreamOffset.of(start), StreamOffset.of(end)))
         mark = host_mark(self._options.place)
         return [Share(ranges, mark) for ranges in shares]
 
     def topic_names(self) -> dict[bytes, str]:
         """Return the names of topics by id, as of the last refresh."""
-        log, _ = self._opened()
+        log, _ = self._require_open()
         return {topic.id: name for name, topic in log.log.state.topics.by_name.items()}
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -93,7 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._open[0].close()
             self._open = None
 
-    def _opened(self) -> tuple[BlockingLog, StreamPlan]:
+    def _require_open(self) -> tuple[BlockingLog, StreamPlan]:
         if self._open is None:
             log = BlockingLog(self._options.place, "spark-source")
             self._open = log, StreamPlan(log.log, self._options)

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from rookery.clock import SystemRandom
 from rookery.cluster.state.sinks import SinkBatch
-from rookery.direct.blockinglog import shared
+from rookery.direct.blockinglog import open_shared
 from rookery.direct.commit import last_commit
 from rookery.direct.place import host_mark
 from rookery.errors import ConfigError, Conflict
@@ -65,7 +65,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit the objects that all tasks have staged."""
-        done = taskoutput.commit_all(self._options, messages, self._kept())
+        done = taskoutput.commit_all(self._options, messages, self._choose_text())
         if done is not None and done.is_repeated:
             self._check_same()
             log.warning(
@@ -74,7 +74,7 @@ class BatchWriter(DataSourceArrowWriter):
                 self._options.sink_id,
             )
 
-    def _kept(self) -> str:
+    def _choose_text(self) -> str:
         """Return the text stored with the batch: the user's text, else the name of its topic."""
         topic = self._options.packing.topic
         if self._options.source_offsets or not self._options.sink_id or not topic:
@@ -88,7 +88,7 @@ class BatchWriter(DataSourceArrowWriter):
             Conflict: the sink has committed this batch to another topic.
         """
         sink_id, topic = self._options.sink_id, self._options.packing.topic
-        opened = shared(self._options.place)
+        opened = open_shared(self._options.place)
         last = opened.run(last_commit(opened.log, sink_id))
         other = _topic_in(last.source_offsets) if last is not None else ""
         if topic and other and topic != other:
@@ -126,7 +126,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def _topic_in(kept: str) -> str:
-    """Return the topic that `_kept` stored; empty if it is another text."""
+    """Return the topic that `_choose_text` stored; empty if it is another text."""
     try:
         note = json.loads(kept or "{}")
     except ValueError:

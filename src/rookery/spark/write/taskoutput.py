@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from rookery.cluster.state.sinks import SinkBatch
-from rookery.direct.blockinglog import BlockingLog, shared
+from rookery.direct.blockinglog import BlockingLog, open_shared
 from rookery.direct.commit import Commit, commit
 from rookery.direct.place import check_host
 from rookery.direct.rowstager import RowStager, UploadedObject, abort
@@ -80,7 +80,7 @@ def check_rows(options: WriteOptions, schema: StructType) -> None:
     names = {field.name: field.dataType.simpleString() for field in schema}
     check_columns(pa.schema(fields), options.packing.topic, names)
     if options.packing.topic:
-        log = shared(options.place)
+        log = open_shared(options.place)
         log.run(find_target(log.log, options.packing.topic, options.create_partitions))
 
 
@@ -144,7 +144,7 @@ def stage(
         ConfigError: this is another host.
     """
     check_host(options.place, host)
-    log = shared(options.place)
+    log = open_shared(options.place)
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
     staging = RowStager(
@@ -178,13 +178,13 @@ def commit_all(
         Conflict: the messages are of different batches, or the sink refuses the batch.
         Unavailable: it is unknown whether the batch was committed.
     """
-    written = sorted(_written(messages), key=lambda output: output.partition)
+    written = sorted(_select_written(messages), key=lambda output: output.partition)
     if not written:
         return None
     batches = {output.batch for output in written}
     if len(batches) > 1:
         raise Conflict(f"tasks of one write have different batches: {sorted(batches)}")
-    log = shared(options.place)
+    log = open_shared(options.place)
     objects = [staged.object_id for output in written for staged in output.objects]
     return log.run(
         commit(
@@ -196,11 +196,13 @@ def commit_all(
 
 def abort_all(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Discard the objects that tasks have staged; committed objects stay."""
-    objects = [staged.object_id for output in _written(messages) for staged in output.objects]
-    log = shared(options.place)
+    objects = [
+        staged.object_id for output in _select_written(messages) for staged in output.objects
+    ]
+    log = open_shared(options.place)
     log.run(abort(log.log, objects))
 
 
-def _written(messages: Iterable[WriterCommitMessage | None]) -> Iterator[TaskOutput]:
+def _select_written(messages: Iterable[WriterCommitMessage | None]) -> Iterator[TaskOutput]:
     """Return the messages of tasks; failed tasks have none."""
     return (message for message in messages if isinstance(message, TaskOutput))

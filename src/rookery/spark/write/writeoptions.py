@@ -26,7 +26,7 @@ from rookery.direct.layout import PackSettings
 from rookery.direct.place import ClusterAddress
 from rookery.errors import ConfigError
 from rookery.spark.checkpoint import check_reachable
-from rookery.spark.rawoptions import NOT_WRITTEN, WRITE_NAMES, shown
+from rookery.spark.rawoptions import NOT_WRITTEN, WRITE_NAMES, shorten
 
 # Spark passes its own options to the sink of a stream.
 _SPARKS: Final = ("checkpointLocation", "queryName")
@@ -57,7 +57,7 @@ class WriteOptions:
         Raises:
             ConfigError: an option is unknown or invalid; the text names it.
         """
-        given = _known(options)
+        given = _select_known(options)
         defaults = PackSettings()
         made = cls(
             place=ClusterAddress.of(given),
@@ -100,7 +100,7 @@ class WriteOptions:
         check_batch(SinkBatch(self.sink_id, "", self.batch_id or 0))
 
 
-def _known(options: Mapping[str, str]) -> dict[str, str]:
+def _select_known(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options by their canonical names, without a reader's and without empty ones."""
     given = {}
     for name, value in options.items():
@@ -127,7 +127,7 @@ def _number(given: Mapping[str, str], name: str, default: int) -> int:
     if text is None:
         return default
     if _NUMBER.fullmatch(text) is None:
-        raise ConfigError(f"{name}={shown(text)}: must be a whole number")
+        raise ConfigError(f"{name}={shorten(text)}: must be a whole number")
     return int(text)
 
 

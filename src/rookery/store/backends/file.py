@@ -64,7 +64,7 @@ class FileStore:
     def __init__(self, folder: Path, clock: Clock | None = None) -> None:
         self._folder = folder
         self._unfinished = folder / _UNFINISHED
-        with _translated(folder):
+        with _translate_errors(folder):
             _make_folders(self._unfinished)
             self._sweep((clock or SystemClock()).now_ms() - _ABANDONED_MS)
 
@@ -117,7 +117,7 @@ class FileStore:
     def _create(self, key: str, parts: Sequence[Buffer]) -> None:
         target = self._folder / key
         unfinished = self._unfinished / SystemRandom().token(16).hex()
-        with _translated(target):
+        with _translate_errors(target):
             _make_folders(target.parent)
             try:
                 _write(unfinished, parts)
@@ -131,7 +131,7 @@ class FileStore:
     def _replace(self, key: str, data: bytes, version: str) -> None:
         target = self._folder / key
         unfinished = self._unfinished / SystemRandom().token(16).hex()
-        with _translated(target), self._locked():
+        with _translate_errors(target), self._lock():
             try:
                 old = self._read(key, 0, None)
             except NotFound:
@@ -146,7 +146,7 @@ class FileStore:
             sync_folder(target.parent)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         fd = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)  # Closing the file releases the lock.
@@ -156,7 +156,7 @@ class FileStore:
 
     def _read(self, key: str, start: int, size: int | None) -> bytes:
         path = self._folder / key
-        with _translated(path):
+        with _translate_errors(path):
             try:
                 with path.open("rb", buffering=0) as file:
                     total = os.fstat(file.fileno()).st_size
@@ -168,7 +168,7 @@ class FileStore:
 
     def _size(self, key: str) -> int | None:
         path = self._folder / key
-        with _translated(path):
+        with _translate_errors(path):
             try:
                 return path.stat().st_size if path.is_file() else None
             except FileNotFoundError:
@@ -179,7 +179,7 @@ class FileStore:
         whole, slash, _ = prefix.rpartition("/")
         if slash:
             check_key(whole)
-        with _translated(self._folder):
+        with _translate_errors(self._folder):
             listed = self._walk(self._folder / whole, whole + slash)
             return sorted(stored for stored in listed if stored.key.startswith(prefix))
 
@@ -199,7 +199,7 @@ class FileStore:
 
     def _delete(self, key: str) -> None:
         path = self._folder / key
-        with _translated(path), self._locked():
+        with _translate_errors(path), self._lock():
             try:
                 path.unlink()
             except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -254,7 +254,7 @@ def _make_folders(folder: Path) -> None:
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

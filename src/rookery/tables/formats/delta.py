@@ -37,7 +37,7 @@ from rookery.tables.port import (
     here,
 )
 from rookery.tables.reservednames import DELTA, check_names
-from rookery.tables.schemas import check_kept, merged
+from rookery.tables.schemas import check_kept, merge_schemas
 
 _ATTEMPTS: Final = 20
 _HOUR_MS: Final = 3600 * 1000
@@ -75,7 +75,7 @@ class DeltaFormat:
         def change(table: DeltaTable, columns: pa.Schema) -> Swap:
             if upsert is None:
                 return Swap([], list(files))
-            return copyonwrite.upserted(self._folder, _live(table), files, columns, upsert, run)
+            return copyonwrite.upsert_rows(self._folder, _live(table), files, columns, upsert, run)
 
         return self._commit(name, latest.table_schema(schema, upsert), change)
 
@@ -99,8 +99,10 @@ class DeltaFormat:
         parquetfiles.check(self._name, schema)
         old = self.schema()
         check_names(self._name, "Delta", DELTA, old.names if old else (), schema.names)
-        columns = merged(self._name, None, schema) if old is None else self._grown(old, schema)
-        check_kept(self._name, self._kept(columns), columns)
+        columns = (
+            merge_schemas(self._name, None, schema) if old is None else self._grow(old, schema)
+        )
+        check_kept(self._name, self._convert_columns(columns), columns)
 
     def schema(self) -> pa.Schema | None:
         """Return the table's columns."""
@@ -111,12 +113,12 @@ class DeltaFormat:
         """Rename columns in all files; few readers support Delta's column mapping."""
         written: dict[str, list[DataFile]] = {}
         for _ in range(_ATTEMPTS):
-            table = self._required()
+            table = self._open_existing()
             schema = self._columns(table)
-            swap = filerewrite.renamed(self._folder, _live(table), schema, columns, written)
+            swap = filerewrite.rename_columns(self._folder, _live(table), schema, columns, written)
             try:
                 _write(
-                    table, Swap([], swap.added), filerewrite.renamed_schema(schema, columns), [],
+                    table, Swap([], swap.added), filerewrite.rename_schema(schema, columns), [],
                     mode="overwrite",
                 )  # fmt: skip
                 return
@@ -149,18 +151,18 @@ class DeltaFormat:
             return done
         for group in filerewrite.compactions(_live(table), policy):
             rows = parquetfiles.rows_of(self._folder, group, self._columns(table))
-            swap = filerewrite.compacted(self._folder, group, rows, self._columns(table))
-            if self._swapped(swap):
+            swap = filerewrite.compact_files(self._folder, group, rows, self._columns(table))
+            if self._swap(swap):
                 done.files_compacted += len(swap.removed)
                 done.files_written += len(swap.added)
-        table = self._required()
+        table = self._open_existing()
         gone = table.vacuum(
             retention_hours=-(-policy.keep_ms // _HOUR_MS),
             dry_run=False,
             enforce_retention_duration=False,
         )
         done.files_deleted += len(gone)
-        parquetfiles.sweep(self._folder, _known(table), policy, now, done)
+        parquetfiles.sweep(self._folder, _list_known(table), policy, now, done)
         table.create_checkpoint()
         table.cleanup_metadata()
         return done
@@ -175,11 +177,11 @@ class DeltaFormat:
 
     def _load(self) -> DeltaTable | None:
         try:
-            return self._required()
+            return self._open_existing()
         except TableNotFoundError:
             return None
 
-    def _required(self) -> DeltaTable:
+    def _open_existing(self) -> DeltaTable:
         try:
             table = DeltaTable(self._folder.name, storage_options=self._storage())
         except TableNotFoundError:
@@ -194,13 +196,13 @@ class DeltaFormat:
             )
         return table
 
-    def _created(self, schema: pa.Schema) -> DeltaTable:
+    def _create(self, schema: pa.Schema) -> DeltaTable:
         return DeltaTable.create(
             self._folder.name, schema, mode="ignore", storage_options=self._storage()
         )
 
     def _columns(self, table: DeltaTable) -> pa.Schema:
-        return merged(self._name, None, pa.schema(table.schema().to_arrow()))  # type: ignore[arg-type] # by capsule
+        return merge_schemas(self._name, None, pa.schema(table.schema().to_arrow()))  # type: ignore[arg-type] # by capsule
 
     def _commit(
         self,
@@ -210,11 +212,11 @@ class DeltaFormat:
     ) -> bool:
         query = _query_number(name)
         for _ in range(_ATTEMPTS):
-            table = self._load() or self._created(merged(self._name, None, schema))
+            table = self._load() or self._create(merge_schemas(self._name, None, schema))
             if not batchorder.is_new(self._name, _last(table, name.pipeline), name):
                 return False
             try:
-                columns = self._evolved(table, schema)
+                columns = self._evolve(table, schema)
                 transactions = [
                     Transaction(_batch_key(name.pipeline), name.batch),
                     Transaction(_query_key(name.pipeline), query),
@@ -225,9 +227,9 @@ class DeltaFormat:
                 continue  # The next load of the table shows whether the commit succeeded.
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
-    def _swapped(self, swap: Swap) -> bool:
+    def _swap(self, swap: Swap) -> bool:
         for _ in range(_ATTEMPTS):
-            table = self._required()
+            table = self._open_existing()
             live = {file.path for file in _live(table)}
             if not live.issuperset(file.path for file in swap.removed):
                 return False  # Another writer has replaced a file of the group.
@@ -238,25 +240,25 @@ class DeltaFormat:
                 continue
         raise Conflict(f"table {self._name!r}: others commit all the time; try again")
 
-    def _evolved(self, table: DeltaTable, schema: pa.Schema) -> pa.Schema:
+    def _evolve(self, table: DeltaTable, schema: pa.Schema) -> pa.Schema:
         old = self._columns(table)
-        columns = self._grown(old, schema)
+        columns = self._grow(old, schema)
         if new := [field for field in columns if field.name not in old.names]:
             table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
             table.update_incremental()
         return columns
 
-    def _kept(self, columns: pa.Schema) -> pa.Schema:
+    def _convert_columns(self, columns: pa.Schema) -> pa.Schema:
         """Return columns as a new table would return them."""
         try:
             stored = Schema.from_arrow(columns).to_arrow()
         except Exception as error:  # deltalake raises no more specific error
             why = str(error).partition("\n")[0]
             raise ConfigError(f"table {self._name!r}: Delta cannot keep it: {why}") from error
-        return merged(self._name, None, pa.schema(stored))  # type: ignore[arg-type] # by capsule
+        return merge_schemas(self._name, None, pa.schema(stored))  # type: ignore[arg-type] # by capsule
 
-    def _grown(self, old: pa.Schema, schema: pa.Schema) -> pa.Schema:
-        columns = merged(self._name, old, schema)
+    def _grow(self, old: pa.Schema, schema: pa.Schema) -> pa.Schema:
+        columns = merge_schemas(self._name, old, schema)
         for field in old:
             if columns.field(field.name).type != field.type:
                 raise ConfigError(
@@ -309,7 +311,7 @@ def _live(table: DeltaTable) -> list[DataFile]:
     ]
 
 
-def _known(table: DeltaTable) -> set[str]:
+def _list_known(table: DeltaTable) -> set[str]:
     """Return the files of the table, and removed ones that are still readable."""
     removed = table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
     return {*(file.path for file in _live(table)), *removed}

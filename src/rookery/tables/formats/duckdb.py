@@ -33,7 +33,7 @@ from rookery.tables.port import (
     Upsert,
     here,
 )
-from rookery.tables.schemas import check_kept, merged
+from rookery.tables.schemas import check_kept, merge_schemas
 
 _COMMITS: Final = "_rookery_commits"
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -103,7 +103,7 @@ class DuckTable:
         """Return the last batch of a pipeline."""
         if not self._path.exists():
             return None
-        with self._opened() as database:
+        with self._open() as database:
             return self._last(database, pipeline)
 
     def check(self, schema: pa.Schema) -> None:
@@ -112,9 +112,9 @@ class DuckTable:
         old = self.schema()
         with duckdb.connect() as database:
             if old is not None:
-                self._evolved(database, old)
+                self._evolve(database, old)
             try:
-                self._evolved(database, schema)
+                self._evolve(database, schema)
             except duckdb.Error as error:
                 raise ConfigError(f"table {self._name!r}: its columns: {error}") from error
             check_kept(self._name, self._columns(database) or schema, schema)
@@ -123,17 +123,17 @@ class DuckTable:
         """Return the table's columns."""
         if not self._path.exists():
             return None
-        with self._opened() as database:
+        with self._open() as database:
             return self._columns(database)
 
     def rename(self, columns: Mapping[str, str]) -> None:
         """Rename columns in one transaction."""
-        with self._opened() as database:
+        with self._open() as database:
             database.begin()
             try:
                 for old, new in columns.items():
                     database.execute(
-                        f"ALTER TABLE {self._name} RENAME COLUMN {_quoted(old)} TO {_quoted(new)}"
+                        f"ALTER TABLE {self._name} RENAME COLUMN {_quote(old)} TO {_quote(new)}"
                     )
                 database.commit()
             except duckdb.Error as error:
@@ -149,7 +149,7 @@ class DuckTable:
         """Yield all rows."""
         if self.schema() is None:
             return
-        with self._opened() as database:
+        with self._open() as database:
             yield from database.sql(f"FROM {self._name}").to_arrow_reader()
 
     def read_staged(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -161,7 +161,7 @@ class DuckTable:
         done = UpkeepResult()
         if self._path.exists():
             # If another process is committing now, the next upkeep does it.
-            with self._opened() as database, suppress(duckdb.TransactionException):
+            with self._open() as database, suppress(duckdb.TransactionException):
                 database.execute("CHECKPOINT")
         parquetfiles.sweep(self._folder, (), policy, now, done)
         return done
@@ -174,7 +174,7 @@ class DuckTable:
         change: Callable[[duckdb.DuckDBPyConnection, pa.Schema], None],
     ) -> bool:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._opened() as database:
+        with self._open() as database:
             database.begin()
             database.execute(
                 f"CREATE TABLE IF NOT EXISTS {_COMMITS}"
@@ -182,10 +182,10 @@ class DuckTable:
             )
             is_new = batchorder.is_new(self._name, self._last(database, name.pipeline), name)
             if is_new:
-                change(database, self._evolved(database, schema))
+                change(database, self._evolve(database, schema))
                 database.execute(
                     f"INSERT OR REPLACE INTO {_COMMITS} VALUES (?, ?, ?)",  # noqa: S608
-                    [self._name, name.pipeline, batchorder.written(name)],
+                    [self._name, name.pipeline, batchorder.format_batch(name)],
                 )
             database.commit()
         for file in files:
@@ -205,18 +205,18 @@ class DuckTable:
         if not _exists(database, self._name):
             return None
         empty = database.sql(f"FROM {self._name} LIMIT 0").to_arrow_table()
-        return merged(self._name, None, empty.schema)
+        return merge_schemas(self._name, None, empty.schema)
 
-    def _evolved(self, database: duckdb.DuckDBPyConnection, schema: pa.Schema) -> pa.Schema:
+    def _evolve(self, database: duckdb.DuckDBPyConnection, schema: pa.Schema) -> pa.Schema:
         old = self._columns(database)
-        columns = merged(self._name, old, schema)
+        columns = merge_schemas(self._name, old, schema)
         database.register("_wanted", columns.empty_table())
         if old is None:
             database.execute(f"CREATE TABLE {self._name} AS FROM _wanted")
             return columns
         types = {row[0]: row[1] for row in database.execute("DESCRIBE _wanted").fetchall()}
         for field in columns:
-            column = _quoted(field.name)
+            column = _quote(field.name)
             if field.name not in old.names:
                 database.execute(
                     f"ALTER TABLE {self._name} ADD COLUMN {column} {types[field.name]}"
@@ -244,24 +244,24 @@ class DuckTable:
         upsert: Upsert,
         run: Run,
     ) -> None:
-        same = " AND ".join(f"t.{_quoted(key)} = c.{_quoted(key)}" for key in upsert.keys)
+        same = " AND ".join(f"t.{_quote(key)} = c.{_quote(key)}" for key in upsert.keys)
         delete = f"DELETE FROM {self._name} t USING _changes c WHERE {same}"  # noqa: S608
         for last in copyonwrite.last_changes(self._folder, files, columns, upsert, run):
             database.register("_changes", last)
             database.execute(delete)
-            database.register("_kept", latest.kept(last, columns, upsert))
+            database.register("_kept", latest.select_remaining(last, columns, upsert))
             database.execute(f"INSERT INTO {self._name} BY NAME FROM _kept")
 
     @contextmanager
-    def _opened(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        database = self._connected()
+    def _open(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        database = self._connect()
         try:
             database.execute("SET TimeZone = 'UTC'")
             yield database
         finally:
             database.close()
 
-    def _connected(self) -> duckdb.DuckDBPyConnection:
+    def _connect(self) -> duckdb.DuckDBPyConnection:
         clock = SystemClock()
         deadline = clock.monotonic_ms() + _PATIENCE_MS
         while True:
@@ -278,5 +278,5 @@ def _exists(database: duckdb.DuckDBPyConnection, name: str) -> bool:
     return bool(tables.fetchall())
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -37,7 +37,7 @@ from rookery.tables import batchorder, filerewrite, icebergexpiry, latest, parqu
 from rookery.tables.copyonwrite import Swap
 from rookery.tables.folder import TableFolder
 from rookery.tables.icebergcatalog import CatalogEntry, restore_retries
-from rookery.tables.icebergfiles import IcebergFiles, columns_of, detached
+from rookery.tables.icebergfiles import IcebergFiles, columns_of, detach_table
 from rookery.tables.icebergparts import FilePartitioner, PartitionFile, data_file
 from rookery.tables.icebergtransaction import OneLook
 from rookery.tables.port import (
@@ -53,7 +53,7 @@ from rookery.tables.port import (
     here,
 )
 from rookery.tables.reservednames import ICEBERG, check_names
-from rookery.tables.schemas import check_kept, merged
+from rookery.tables.schemas import check_kept, merge_schemas
 
 _ATTEMPTS: Final = 20
 _FOOTERS_AT_ONCE: Final = 8
@@ -94,7 +94,7 @@ class IcebergTable:
         def change(table: IcebergHandle, columns: pa.Schema) -> Swap:
             if upsert is None:
                 return Swap([], list(files))
-            return self._files(table).upserted(files, columns, upsert, run)
+            return self._files(table).upsert(files, columns, upsert, run)
 
         return self._commit(name, latest.table_schema(schema, upsert), change, run)
 
@@ -120,8 +120,8 @@ class IcebergTable:
         parquetfiles.check(self._name, schema)
         old = self.schema()
         check_names(self._name, "Iceberg", ICEBERG, old.names if old else (), schema.names)
-        columns = merged(self._name, old, schema)
-        check_kept(self._name, _kept(self._name, columns), schema)
+        columns = merge_schemas(self._name, old, schema)
+        check_kept(self._name, _convert_columns(self._name, columns), schema)
 
     def schema(self) -> pa.Schema | None:
         """Return the table's columns."""
@@ -147,7 +147,7 @@ class IcebergTable:
         table = self._entry.load()
         if table is None:
             return None
-        there = self._files(detached(table))
+        there = self._files(detach_table(table))
         return TableSnapshot(columns_of(table), there.live(), there.rows)
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -167,8 +167,10 @@ class IcebergTable:
         there = self._files(table)
         groups = (filerewrite.compactions(files, policy) for files in there.by_partition())
         for group in chain.from_iterable(groups):
-            swap = filerewrite.compacted(self._folder, group, there.rows(group), columns_of(table))
-            if self._swapped(swap, there.marks(group)):
+            swap = filerewrite.compact_files(
+                self._folder, group, there.rows(group), columns_of(table)
+            )
+            if self._swap(swap, there.marks(group)):
                 done.files_compacted += len(swap.removed)
                 done.files_written += len(swap.added)
         table.refresh()
@@ -186,10 +188,12 @@ class IcebergTable:
     ) -> bool:
         partitioner = FilePartitioner(self._folder, run)
         for _ in range(_ATTEMPTS):
-            table = self._entry.load() or self._entry.create(merged(self._name, None, schema))
+            table = self._entry.load() or self._entry.create(
+                merge_schemas(self._name, None, schema)
+            )
             if not batchorder.is_new(self._name, _last(table, name.pipeline), name):
                 return False
-            columns = merged(self._name, columns_of(table), schema)
+            columns = merge_schemas(self._name, columns_of(table), schema)
             try:
                 self._evolve(table, columns)
                 self._commit_once(table, change(table, columns), name, partitioner)
@@ -205,11 +209,11 @@ class IcebergTable:
             transaction = OneLook(table)
             _keep_names(transaction)
             restore_retries(transaction, table)
-            transaction.set_properties({_COMMIT + name.pipeline: batchorder.written(name)})
+            transaction.set_properties({_COMMIT + name.pipeline: batchorder.format_batch(name)})
             if swap.removed:
                 self._overwrite(table, transaction, swap, partitioner)
             elif swap.added:
-                files = self._described(table, transaction, swap.added, partitioner)
+                files = self._describe(table, transaction, swap.added, partitioner)
                 with transaction.update_snapshot().merge_append() as snapshot:
                     for file in files:
                         snapshot.append_data_file(file)
@@ -223,7 +227,7 @@ class IcebergTable:
         partitioner: FilePartitioner,
     ) -> None:
         removed = {file.path for file in swap.removed}
-        files = self._described(table, transaction, swap.added, partitioner)
+        files = self._describe(table, transaction, swap.added, partitioner)
         with transaction.update_snapshot().overwrite() as snapshot:
             for old in self._files(table).entries():
                 if self._folder.path_of(old.file_path) in removed:
@@ -231,7 +235,7 @@ class IcebergTable:
             for file in files:
                 snapshot.append_data_file(file)
 
-    def _described(
+    def _describe(
         self,
         table: IcebergHandle,
         transaction: Transaction,
@@ -252,7 +256,7 @@ class IcebergTable:
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE, "rookery-footers") as pool:
             return list(pool.map(describe, parts))
 
-    def _swapped(self, swap: Swap, marks: dict[str, set[str]]) -> bool:
+    def _swap(self, swap: Swap, marks: dict[str, set[str]]) -> bool:
         partitioner = FilePartitioner(self._folder, here)
         for _ in range(_ATTEMPTS):
             table = self._entry.reload()
@@ -300,11 +304,11 @@ def _keep_names(transaction: Transaction) -> None:
         transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
 
 
-def _kept(name: str, columns: pa.Schema) -> pa.Schema:
+def _convert_columns(name: str, columns: pa.Schema) -> pa.Schema:
     """Return columns as a new table would return them."""
     try:
         stored = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(columns))
-        return merged(name, None, schema_to_pyarrow(stored, include_field_ids=False))
+        return merge_schemas(name, None, schema_to_pyarrow(stored, include_field_ids=False))
     except (UnsupportedPyArrowTypeException, TypeError, ValueError) as error:
         raise ConfigError(f"table {name!r}: Iceberg cannot keep its columns: {error}") from error
 

@@ -30,7 +30,7 @@ from rookery.tables.port import (
     Upsert,
     here,
 )
-from rookery.tables.schemas import merged
+from rookery.tables.schemas import merge_schemas
 
 _ATTEMPTS: Final = 50
 
@@ -67,7 +67,7 @@ class ParquetTable:
             if upsert is None:
                 return Swap([], list(files))
             live = list(version.files.values())
-            return copyonwrite.upserted(self._folder, live, files, columns, upsert, run)
+            return copyonwrite.upsert_rows(self._folder, live, files, columns, upsert, run)
 
         return self._commit(name, latest.table_schema(schema, upsert), change)
 
@@ -89,7 +89,7 @@ class ParquetTable:
 
     def check(self, schema: pa.Schema) -> None:
         """Check that these columns fit the table's."""
-        merged(self._name, self.schema(), schema)
+        merge_schemas(self._name, self.schema(), schema)
         parquetfiles.check(self._name, schema)
 
     def schema(self) -> pa.Schema | None:
@@ -102,10 +102,10 @@ class ParquetTable:
         for _ in range(_ATTEMPTS):
             version = manifest.current(self._folder)
             schema = version.arrow_schema() or pa.schema([])
-            swap = filerewrite.renamed(
+            swap = filerewrite.rename_columns(
                 self._folder, version.files.values(), schema, columns, written
             )
-            changed = filerewrite.renamed_schema(schema, columns).serialize().to_pybytes().hex()
+            changed = filerewrite.rename_schema(schema, columns).serialize().to_pybytes().hex()
             try:
                 manifest.append(self._folder, version, _entry(version, swap, changed, {}))
                 return
@@ -138,7 +138,7 @@ class ParquetTable:
         for group in filerewrite.compactions(list(version.files.values()), policy):
             schema = version.arrow_schema() or pa.schema([])
             rows = parquetfiles.rows_of(self._folder, group, schema)
-            swap = filerewrite.compacted(self._folder, group, rows, schema)
+            swap = filerewrite.compact_files(self._folder, group, rows, schema)
             version = self._swap(swap)
             done.files_compacted += len(swap.removed)
             done.files_written += len(swap.added)
@@ -155,9 +155,9 @@ class ParquetTable:
             version = manifest.current(self._folder)
             if not batchorder.is_new(self._name, _last(version, name.pipeline), name):
                 return False
-            columns = merged(self._name, version.arrow_schema(), schema)
+            columns = merge_schemas(self._name, version.arrow_schema(), schema)
             swap = change(version, columns)
-            commits = {name.pipeline: batchorder.written(name)}
+            commits = {name.pipeline: batchorder.format_batch(name)}
             try:
                 manifest.append(
                     self._folder,

@@ -67,7 +67,7 @@ class TopicTable:
     ) -> list[DataFile]:
         """Upload rows as objects that are not visible to readers yet."""
         log = self._log()
-        staging = self._staging(log, name)
+        staging = self._make_stager(log, name)
         try:
             log.run(staging.start())
             for batch in batches:
@@ -148,7 +148,7 @@ class TopicTable:
         return UpkeepResult()
 
     def _log(self) -> BlockingLog:
-        return blockinglog.shared(self._place)
+        return blockinglog.open_shared(self._place)
 
     def _sink(self, pipeline: str) -> str:
         return f"{pipeline}:{self._topic}"
@@ -156,7 +156,7 @@ class TopicTable:
     def _batch(self, name: BatchName) -> SinkBatch:
         return SinkBatch(self._sink(name.pipeline), name.query, name.batch)
 
-    def _staging(self, log: BlockingLog, name: BatchName) -> RowStager:
+    def _make_stager(self, log: BlockingLog, name: BatchName) -> RowStager:
         packing = PackSettings(self._topic, self._options.get("compression", "zstd"))
         partitions = int(self._options.get("partitions", "1"))
         return RowStager(log.log, self._batch(name), packing, create_partitions=partitions)

@@ -82,14 +82,14 @@ def refuse(request: ReadShareGroupStateRequest, code: ErrorCode) -> ReadShareGro
         results=[
             ReadStateResult(
                 topic_id=topic.topic_id,
-                partitions=[_refused(partition, code) for partition in topic.partitions],
+                partitions=[_refuse(partition, code) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _refused(partition: PartitionData, code: ErrorCode) -> PartitionResult:
+def _refuse(partition: PartitionData, code: ErrorCode) -> PartitionResult:
     return PartitionResult(
         partition=partition.partition,
         error_code=code,

@@ -78,14 +78,14 @@ def refuse(
         results=[
             ReadStateSummaryResult(
                 topic_id=topic.topic_id,
-                partitions=[_refused(partition, code) for partition in topic.partitions],
+                partitions=[_refuse(partition, code) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _refused(partition: PartitionData, code: ErrorCode) -> PartitionResult:
+def _refuse(partition: PartitionData, code: ErrorCode) -> PartitionResult:
     return PartitionResult(
         partition=partition.partition,
         error_code=code,

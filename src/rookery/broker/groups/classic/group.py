@@ -186,7 +186,7 @@ class ClassicGroup:
             protocol_name=self.protocol,
             leader=self.roster.leader or "",
             member_id=member.member_id,
-            members=self._listed() if leads else [],
+            members=self._list_members() if leads else [],
         )
 
     def sync_response(self, member: RosterMember) -> SyncGroupResponse:
@@ -198,7 +198,7 @@ class ClassicGroup:
             assignment=member.assignment,
         )
 
-    def _listed(self) -> list[JoinGroupResponseMember]:
+    def _list_members(self) -> list[JoinGroupResponseMember]:
         protocol = self.protocol or ""
         return [
             JoinGroupResponseMember(

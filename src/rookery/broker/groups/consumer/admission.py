@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rookery.broker.coordination.machine import MachineRequest
 from rookery.broker.groups.consumer.group import ConsumerGroup
-from rookery.broker.groups.consumer.heartbeatcheck import invalid, owned
+from rookery.broker.groups.consumer.heartbeatcheck import invalid, read_owned
 from rookery.broker.groups.consumer.member import AWAY, JOINING, GroupMember
 from rookery.broker.groups.consumer.reconcile import NONE
 from rookery.errors import ApiError, ErrorCode
@@ -23,7 +23,7 @@ def find_or_admit(
     if message.instance_id is not None and message.instance_id in group.static:
         return _rejoin_static(group, message, member_id)
     member = group.members.get(member_id)
-    if member is not None and member.previous_epoch == JOINING and owned(message) == NONE:
+    if member is not None and member.previous_epoch == JOINING and read_owned(message) == NONE:
         return member  # it did not receive our last response
     if member is not None:
         group.remove(member)
@@ -64,7 +64,7 @@ def identify_current(group: ConsumerGroup, message: ConsumerGroupHeartbeatReques
         ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or FENCED_MEMBER_EPOCH.
     """
     member = group.identify(message.member_id, message.instance_id)
-    reported = owned(message)
+    reported = read_owned(message)
     owns_only_allowed = reported is not None and reported <= member.holding.assigned
     lost_response = message.member_epoch == member.previous_epoch and owns_only_allowed
     if message.member_epoch != member.epoch and not lost_response:

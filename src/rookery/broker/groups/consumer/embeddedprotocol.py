@@ -29,7 +29,7 @@ def places_of(parts: list[AssignedTopic], topics: TopicLookup) -> Places:
     )
 
 
-def assigned_places(assignment: bytes, topics: TopicLookup) -> Places:
+def read_places(assignment: bytes, topics: TopicLookup) -> Places:
     """Return the partitions in a classic assignment.
 
     Raises:

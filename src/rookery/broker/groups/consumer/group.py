@@ -92,7 +92,7 @@ class ConsumerGroup:
             epoch=self.epoch,
             target_epoch=self.target_epoch,
             assignor=self.assignor,
-            topics=self._kept_topics(),
+            topics=self._encode_topics(),
             removed=[],
             members=[],
             steps=[],
@@ -102,7 +102,7 @@ class ConsumerGroup:
     def _parts(self) -> GroupParts:
         return GroupParts(self.members, self.target, self.subscriptions.topics)
 
-    def _kept_topics(self) -> list[KeptTopic]:
+    def _encode_topics(self) -> list[KeptTopic]:
         return [
             KeptTopic(topic_id=topic.id, name=name, partitions=topic.partitions)
             for name, topic in self.subscriptions.topics.items()
@@ -116,7 +116,7 @@ class ConsumerGroup:
                 epoch=self.epoch,
                 target_epoch=self.target_epoch,
                 assignor=self.assignor,
-                topics=self._kept_topics(),
+                topics=self._encode_topics(),
                 members=[
                     from_member(member, self.target.get(member.member_id, NONE))
                     for member in self.members.values()
@@ -276,7 +276,7 @@ class ConsumerGroup:
         wanted = self.target.get(member.member_id, NONE) - member.holding.assigned
         return not any(place in self._owners for place in wanted)
 
-    def unsettled(self) -> Iterator[GroupMember]:
+    def find_unsettled(self) -> Iterator[GroupMember]:
         """Return the members that have not reached their target, without absent ones."""
         present = (member for member in self.members.values() if member.epoch != AWAY)
         return (member for member in present if not self.is_settled(member))

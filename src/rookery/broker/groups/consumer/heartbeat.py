@@ -11,7 +11,7 @@ from rookery.broker.coordination.machine import MachineRequest
 from rookery.broker.groups.consumer.admission import find_or_admit, identify_current
 from rookery.broker.groups.consumer.assign import Places
 from rookery.broker.groups.consumer.group import ConsumerGroup
-from rookery.broker.groups.consumer.heartbeatcheck import check, invalid, is_full, owned
+from rookery.broker.groups.consumer.heartbeatcheck import check, invalid, is_full, read_owned
 from rookery.broker.groups.consumer.member import AWAY, JOINING, LEAVING, GroupMember
 from rookery.broker.groups.consumer.persistence import by_topic
 from rookery.errors import ApiError, ErrorCode
@@ -71,7 +71,7 @@ def _heartbeat(
         is_changed=member.subscription != before,
         is_stale=not group.subscriptions.sees_same(member),
     )
-    reported = owned(message)
+    reported = read_owned(message)
     if group.reconcile(member, reported, now_ms):
         member.repeats_left = _REPEATS
     elif reported == member.holding.assigned:

@@ -60,7 +60,7 @@ def is_full(message: ConsumerGroupHeartbeatRequest) -> bool:
     return has_subscription and has_rest
 
 
-def owned(message: ConsumerGroupHeartbeatRequest) -> Places | None:
+def read_owned(message: ConsumerGroupHeartbeatRequest) -> Places | None:
     """Return the partitions that a member reports as owned; None if the field is not set."""
     if message.topic_partitions is None:
         return None

@@ -132,7 +132,7 @@ class ConsumerGroupMachine:
             return "Empty"
         if group.epoch > group.target_epoch:
             return "Assigning"
-        return "Stable" if next(group.unsettled(), None) is None else "Reconciling"
+        return "Stable" if next(group.find_unsettled(), None) is None else "Reconciling"
 
     @property
     def deadline_ms(self) -> int | None:

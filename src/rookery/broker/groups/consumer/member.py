@@ -88,7 +88,7 @@ class GroupMember:
 
     def update(self, request: MachineRequest, message: ConsumerGroupHeartbeatRequest) -> bool:
         """Apply the changes in a heartbeat; return whether anything changed."""
-        before = self._described()
+        before = self._describe()
         self.classic = None
         self.client_id, self.client_host = request.client_id, request.client_host
         self.viewer = request.viewer
@@ -104,26 +104,26 @@ class GroupMember:
             self.names = frozenset(message.subscribed_topic_names)
         if message.subscribed_topic_regex is not None:
             self.regex = message.subscribed_topic_regex
-        return self._described() != before
+        return self._describe() != before
 
     def update_classic(
         self, request: MachineRequest, wants: ClassicSubscription, terms: ClassicTerms
     ) -> bool:
         """Apply a JoinGroup; return whether anything changed."""
-        before = self._described()
+        before = self._describe()
         self.client_id, self.client_host = request.client_id, request.client_host
         self.rebalance_timeout_ms = wants.rebalance_timeout_ms
         self.rack_id = wants.rack_id if wants.rack_id is not None else self.rack_id
         self.names, self.regex, self.assignor = wants.names, "", None
         self.classic = terms
-        return self._described() != before
+        return self._describe() != before
 
     @property
     def subscription(self) -> tuple[frozenset[str], str, str | None]:
         """The fields that influence the group's assignment."""
         return self.names, self.regex, self.assignor
 
-    def _described(self) -> tuple[object, ...]:
+    def _describe(self) -> tuple[object, ...]:
         identity = self.instance_id, self.rack_id, self.client_id, self.client_host
         terms = self.classic
         # Their order is the member's order of preference.

@@ -60,7 +60,7 @@ class Subscriptions:
         """
         if regex and regex not in self._matches:
             pattern = NamePattern(regex)
-            self._matches[regex] = frozenset(pattern.matching(topics.names()))
+            self._matches[regex] = frozenset(pattern.select(topics.names()))
             self._regexes[regex] = pattern
 
     def refresh(self, members: Iterable[GroupMember], topics: TopicLookup) -> bool:
@@ -97,7 +97,7 @@ class Subscriptions:
         return frozenset(self.topics[name].id for name in names if name in self.topics)
 
     def _evaluate(self, wanted: set[str], topics: TopicLookup, *, is_marked: bool) -> None:
-        self._regexes = {regex: self._compiled(regex) for regex in wanted}
+        self._regexes = {regex: self._compile(regex) for regex in wanted}
         self._matches = {
             regex: self._matches[regex]
             if is_marked and regex in self._matches
@@ -110,12 +110,12 @@ class Subscriptions:
         visible = topics.visible(matches, view.viewer)
         return matches & self.topics.keys() if visible is None else visible
 
-    def _compiled(self, regex: str) -> NamePattern:
+    def _compile(self, regex: str) -> NamePattern:
         return self._regexes.get(regex) or NamePattern(regex)
 
     def _match(self, regex: str, topics: TopicLookup) -> frozenset[str]:
         try:
-            return frozenset(self._regexes[regex].matching(topics.names()))
+            return frozenset(self._regexes[regex].select(topics.names()))
         except ApiError:
             # It was valid for the topics that existed when the member joined. The member keeps its
             # matches, since a heartbeat without a subscription cannot report the error.

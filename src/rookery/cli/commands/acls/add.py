@@ -76,7 +76,7 @@ def _rules(args: AddAcls) -> list[AclBinding]:
     from rookery.model.acl import PatternType
     from rookery.security.acl import AclBinding, PermissionType
 
-    resources = args.resources.named()
+    resources = args.resources.list_named()
     if not resources or not args.operations:
         raise ConfigError("name at least one resource, such as --topic, and one --operation")
     pattern_type = PatternType.PREFIXED if args.prefix else PatternType.LITERAL

@@ -51,7 +51,7 @@ def run(args: CheckAcls) -> int:
     from rookery.errors import ConfigError
     from rookery.security.aclrules import AclRules, ProtectedResource
 
-    resources = [ProtectedResource(kind, name) for kind, name in args.resources.named()]
+    resources = [ProtectedResource(kind, name) for kind, name in args.resources.list_named()]
     if not resources:
         raise ConfigError("name at least one resource, such as --topic")
     fetched = run_client("acls", args.address, lambda client: client.acls.describe())

@@ -82,7 +82,7 @@ def run(args: CopyTopics) -> int:
     from rookery.cli.jobs import run_job
     from rookery.direct.place import ClusterAddress
 
-    copying = _copying(args)
+    copying = _make_request(args)
     if args.to_kafka:
         kafka = _kafka(args, copying)
         return run_job(
@@ -116,7 +116,7 @@ def _kafka(args: CopyTopics, copying: CopyRequest) -> ClientSettings:
     )
 
 
-def _copying(args: CopyTopics) -> CopyRequest:
+def _make_request(args: CopyTopics) -> CopyRequest:
     from rookery.direct.layout import PackSettings
     from rookery.jobs import CopyRequest
 

@@ -122,16 +122,16 @@ async def _close_one(
     log: DirectLog, rewriter: Rewriter, topic_id: bytes, index: int
 ) -> ClosedPartition:
     from rookery.log.maintain.census import loose_runs
-    from rookery.log.maintain.plan import closing_jobs
+    from rookery.log.maintain.plan import plan_closing
 
     closed = ClosedPartition("", index)
     for _ in range(_TRIES):
         topic, partition = await _find(log, topic_id, index)
         closed.topic = topic.name
-        jobs = closing_jobs(topic, partition, rewriter.settings)
+        jobs = plan_closing(topic, partition, rewriter.settings)
         for job in jobs:
             if await rewriter.rewrite(job):
-                closed.segments.append(_made(log, partition, job.range.base_offset))
+                closed.segments.append(_describe_segment(log, partition, job.range.base_offset))
         if not jobs or rewriter.damage:
             break
     topic, partition = await _find(log, topic_id, index)
@@ -150,7 +150,7 @@ async def _find(log: DirectLog, topic_id: bytes, index: int) -> tuple[Topic, Par
     return state.topics.by_id[topic_id], partition
 
 
-def _made(log: DirectLog, partition: Partition, base_offset: int) -> ClosedSegment:
+def _describe_segment(log: DirectLog, partition: Partition, base_offset: int) -> ClosedSegment:
     from rookery.log.read.objects import key_of
     from rookery.store.wrappers import full_key
 

@@ -132,7 +132,7 @@ def read_image(data: Buffer) -> State:
     Raises:
         Corrupt: the bytes are damaged, or a newer program wrote them.
     """
-    body = _checked(data)
+    body = _check(data)
     try:
         image = decode(StateImage, _VERSION, body)
     except ProtocolError as error:
@@ -159,10 +159,10 @@ def read_head(data: Buffer) -> Head:
     Raises:
         Corrupt: the bytes are damaged.
     """
-    return Head(*_HEAD.unpack_from(_checked(data)))
+    return Head(*_HEAD.unpack_from(_check(data)))
 
 
-def _checked(data: Buffer) -> memoryview:
+def _check(data: Buffer) -> memoryview:
     view = memoryview(data)
     if bytes(view[: len(_MAGIC)]) != _MAGIC:
         raise Corrupt("this is not a snapshot of a Rookery cluster")

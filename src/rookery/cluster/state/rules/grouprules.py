@@ -27,7 +27,7 @@ class GroupContext(Protocol):
     groups: Groups
 
 
-def _claimed(
+def _claim_group(
     known: GroupContext, entry: Entry, event: groupevents.GroupClaimed, done: EntryOutcome
 ) -> Outcome:
     broker = known.brokers.of(entry.incarnation)
@@ -38,10 +38,10 @@ def _claimed(
     return Outcome(ErrorCode.NONE, known.groups.claim(event.group_id, entry.incarnation).epoch)
 
 
-def _persisted(
+def _persist_group(
     known: GroupContext, entry: Entry, event: groupevents.GroupPersisted, _done: EntryOutcome
 ) -> Outcome:
-    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    group = known.groups.find_led(event.group_id, entry.incarnation, event.epoch)
     if group is None or group.version != event.version:
         return _NOT_COORDINATOR
     if not event.is_last:
@@ -54,10 +54,10 @@ def _persisted(
     return Outcome(ErrorCode.NONE, group.version)
 
 
-def _changed(
+def _change_group(
     known: GroupContext, entry: Entry, event: groupevents.GroupChanged, _done: EntryOutcome
 ) -> Outcome:
-    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    group = known.groups.find_led(event.group_id, entry.incarnation, event.epoch)
     if group is None or group.version != event.version or not group.kind:
         return _NOT_COORDINATOR
     group.changes.append(event.change)
@@ -66,10 +66,10 @@ def _changed(
     return Outcome(ErrorCode.NONE, group.version)
 
 
-def _committed(
+def _commit_offsets(
     known: GroupContext, entry: Entry, event: groupevents.OffsetsCommitted, _done: EntryOutcome
 ) -> Outcome:
-    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    group = known.groups.find_led(event.group_id, entry.incarnation, event.epoch)
     if group is None:
         return _NOT_COORDINATOR
     codes = [_commit(known, group, offset, entry.stamp_ms) for offset in event.offsets]
@@ -89,7 +89,7 @@ def _commit(
 def _offsets_deleted(
     known: GroupContext, entry: Entry, event: groupevents.OffsetsDeleted, _done: EntryOutcome
 ) -> Outcome:
-    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    group = known.groups.find_led(event.group_id, entry.incarnation, event.epoch)
     if group is None:
         return _NOT_COORDINATOR
     return Outcome(
@@ -100,7 +100,7 @@ def _offsets_deleted(
 def _offsets_expired(
     known: GroupContext, entry: Entry, event: groupevents.OffsetsExpired, _done: EntryOutcome
 ) -> Outcome:
-    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    group = known.groups.find_led(event.group_id, entry.incarnation, event.epoch)
     if group is None:
         return _NOT_COORDINATOR
     gone = 0
@@ -111,13 +111,13 @@ def _offsets_expired(
     return Outcome(ErrorCode.NONE, gone)
 
 
-def _deleted(
+def _delete_group(
     known: GroupContext, entry: Entry, event: groupevents.GroupDeleted, done: EntryOutcome
 ) -> Outcome:
     return _remove(known, entry, event, done, keep_offsets=False)
 
 
-def _expired(
+def _expire_group(
     known: GroupContext, entry: Entry, event: groupevents.GroupExpired, done: EntryOutcome
 ) -> Outcome:
     return _remove(known, entry, event, done, keep_offsets=True)
@@ -131,7 +131,7 @@ def _remove(
     *,
     keep_offsets: bool,
 ) -> Outcome:
-    group = known.groups.led(event.group_id, entry.incarnation, event.epoch)
+    group = known.groups.find_led(event.group_id, entry.incarnation, event.epoch)
     if group is None:
         return _NOT_COORDINATOR
     if group.version != event.version or (keep_offsets and group.offsets):
@@ -141,7 +141,7 @@ def _remove(
     return OK
 
 
-def _published(
+def _publish_offsets(
     known: GroupContext, entry: Entry, event: groupevents.OffsetsPublished, _done: EntryOutcome
 ) -> Outcome:
     group = known.groups.by_id.get(event.group_id)
@@ -154,13 +154,13 @@ def _published(
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
-    groupevents.GroupClaimed: _claimed,
-    groupevents.GroupPersisted: _persisted,
-    groupevents.GroupChanged: _changed,
-    groupevents.OffsetsCommitted: _committed,
+    groupevents.GroupClaimed: _claim_group,
+    groupevents.GroupPersisted: _persist_group,
+    groupevents.GroupChanged: _change_group,
+    groupevents.OffsetsCommitted: _commit_offsets,
     groupevents.OffsetsDeleted: _offsets_deleted,
     groupevents.OffsetsExpired: _offsets_expired,
-    groupevents.GroupDeleted: _deleted,
-    groupevents.GroupExpired: _expired,
-    groupevents.OffsetsPublished: _published,
+    groupevents.GroupDeleted: _delete_group,
+    groupevents.GroupExpired: _expire_group,
+    groupevents.OffsetsPublished: _publish_offsets,
 }

@@ -46,7 +46,7 @@ class LogContext(Protocol):
 # Batches.
 
 
-def _committed(
+def _commit_batches(
     known: LogContext, entry: Entry, event: logevents.BatchesCommitted, done: EntryOutcome
 ) -> Outcome:
     object_id = event.object_id or -done.number
@@ -132,7 +132,7 @@ def _stage(known: LogContext, staged: logevents.StagedSegment) -> bool:
     return is_plain
 
 
-def _replaced(
+def _replace_rows(
     known: LogContext, entry: Entry, event: logevents.RowsReplaced, done: EntryOutcome
 ) -> Outcome:
     if event.object_id in known.objects.condemned:
@@ -253,10 +253,10 @@ def _is_idle(known: LogContext, partition: Partition, idle: logevents.IdleProduc
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
-    logevents.BatchesCommitted: _committed,
+    logevents.BatchesCommitted: _commit_batches,
     logevents.RowsLost: _rows_lost,
     logevents.SegmentsStaged: _segments_staged,
-    logevents.RowsReplaced: _replaced,
+    logevents.RowsReplaced: _replace_rows,
     logevents.ObjectsCondemned: _objects_condemned,
     logevents.ObjectsDropped: _objects_dropped,
     logevents.ProducerIdsAllotted: _ids_allotted,

@@ -32,7 +32,7 @@ class PinContext(Protocol):
     topics: Topics
 
 
-def _pinned(
+def _pin_topic(
     known: PinContext, entry: Entry, event: pinevents.TopicPinned, _done: EntryOutcome
 ) -> Outcome:
     topic = known.topics.by_id.get(event.topic_id)
@@ -46,7 +46,7 @@ def _pinned(
     return Outcome(ErrorCode.NONE, until)
 
 
-def _unpinned(
+def _unpin_topic(
     known: PinContext, _entry: Entry, event: pinevents.TopicUnpinned, _done: EntryOutcome
 ) -> Outcome:
     topic = known.topics.by_id.get(event.topic_id)
@@ -57,6 +57,6 @@ def _unpinned(
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
-    pinevents.TopicPinned: _pinned,
-    pinevents.TopicUnpinned: _unpinned,
+    pinevents.TopicPinned: _pin_topic,
+    pinevents.TopicUnpinned: _unpin_topic,
 }

@@ -67,7 +67,7 @@ def _part_staged(
     known: SinkContext, entry: Entry, event: sinkevents.SinkPartStaged, done: EntryOutcome
 ) -> Outcome:
     sinks, objects = known.sinks, known.objects
-    _let_go(known, sinks.overdue(entry.stamp_ms), done.number)
+    _let_go(known, sinks.find_overdue(entry.stamp_ms), done.number)
     batch = SinkBatch(event.sink_id, event.query_id, event.batch_id)
     if not _is_sound(event):
         return Outcome(ErrorCode.INVALID_REQUEST)
@@ -115,7 +115,7 @@ def _is_sound(event: sinkevents.SinkPartStaged) -> bool:
     )
 
 
-def _committed(
+def _commit_sink(
     known: SinkContext, entry: Entry, event: sinkevents.SinkCommitted, done: EntryOutcome
 ) -> Outcome:
     batch = SinkBatch(event.sink_id, event.query_id, event.batch_id)
@@ -131,7 +131,7 @@ def _committed(
         known.sinks.by_id[event.sink_id] = SinkState(
             event.query_id, event.batch_id, event.source_offsets, done.number, entry.stamp_ms
         )
-    stale = {*known.sinks.superseded(batch), *known.sinks.overdue(entry.stamp_ms)}
+    stale = {*known.sinks.find_superseded(batch), *known.sinks.find_overdue(entry.stamp_ms)}
     _let_go(known, sorted(stale), done.number)
     return Outcome(ErrorCode.NONE, SinkOutcome(False, ranges))  # noqa: FBT003
 
@@ -218,13 +218,13 @@ def _begin(known: SinkContext, topic_id: bytes, index: int, stamp_ms: int) -> _G
     return _GrowingPartition(topic, partition, partition.next_offset, time_ms)
 
 
-def _aborted(
+def _abort_sink(
     known: SinkContext, _entry: Entry, event: sinkevents.SinkAborted, done: EntryOutcome
 ) -> Outcome:
     return Outcome(ErrorCode.NONE, _let_go(known, event.object_ids, done.number))
 
 
-def _forgotten(
+def _forget_sink(
     known: SinkContext, _entry: Entry, event: sinkevents.SinkForgotten, _done: EntryOutcome
 ) -> Outcome:
     if known.sinks.by_id.pop(event.sink_id, None) is None:
@@ -244,7 +244,7 @@ def _let_go(known: SinkContext, object_ids: Iterable[int], number: int) -> list[
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
     sinkevents.SinkPartStaged: _part_staged,
-    sinkevents.SinkCommitted: _committed,
-    sinkevents.SinkAborted: _aborted,
-    sinkevents.SinkForgotten: _forgotten,
+    sinkevents.SinkCommitted: _commit_sink,
+    sinkevents.SinkAborted: _abort_sink,
+    sinkevents.SinkForgotten: _forget_sink,
 }

@@ -22,7 +22,7 @@ TokenChange = tokenevents.DelegationTokenRenewed | tokenevents.DelegationTokenRe
 TokenCheck = Callable[[StoredToken, TokenChange], ErrorCode]
 
 
-def _created(
+def _create_token(
     known: SecurityContext,
     _entry: Entry,
     event: tokenevents.DelegationTokenCreated,
@@ -43,7 +43,7 @@ def _created(
     return OK
 
 
-def _renewed(
+def _renew_token(
     known: SecurityContext,
     _entry: Entry,
     event: tokenevents.DelegationTokenRenewed,
@@ -52,7 +52,7 @@ def _renewed(
     return _set_expiry(known.security, event, _check_time, _check_owner)
 
 
-def _revoked(
+def _revoke_token(
     known: SecurityContext,
     _entry: Entry,
     event: tokenevents.DelegationTokenRevoked,
@@ -65,7 +65,7 @@ def _revoked(
     return refusal or _remove(security, event.token_id, Outcome(ErrorCode.NONE, event.now_ms))
 
 
-def _expired(
+def _expire_token(
     known: SecurityContext,
     _entry: Entry,
     event: tokenevents.DelegationTokenExpired,
@@ -116,8 +116,8 @@ def _remove(security: Security, token_id: str, outcome: Outcome) -> Outcome:
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
-    tokenevents.DelegationTokenCreated: _created,
-    tokenevents.DelegationTokenRenewed: _renewed,
-    tokenevents.DelegationTokenRevoked: _revoked,
-    tokenevents.DelegationTokenExpired: _expired,
+    tokenevents.DelegationTokenCreated: _create_token,
+    tokenevents.DelegationTokenRenewed: _renew_token,
+    tokenevents.DelegationTokenRevoked: _revoke_token,
+    tokenevents.DelegationTokenExpired: _expire_token,
 }

@@ -79,7 +79,7 @@ def join(
 # Events from producers.
 
 
-def _initialised(
+def _initialise(
     known: TransactionContext,
     entry: Entry,
     event: txnevents.TransactionInitialised,
@@ -148,7 +148,7 @@ def _offsets_committed(
     transaction = _of(known, event)
     if isinstance(transaction, Outcome):
         return transaction
-    if known.groups.led(event.group_id, entry.incarnation, event.group_epoch) is None:
+    if known.groups.find_led(event.group_id, entry.incarnation, event.group_epoch) is None:
         return Outcome(ErrorCode.NOT_COORDINATOR)
     if event.group_id not in transaction.groups:
         if not event.joins:
@@ -165,7 +165,7 @@ def _offsets_committed(
     return Outcome(_NONE, codes)
 
 
-def _ended(
+def _end_transaction(
     known: TransactionContext, entry: Entry, event: txnevents.TransactionEnded, done: EntryOutcome
 ) -> Outcome:
     transaction = known.transactions.by_id.get(event.transactional_id)
@@ -208,7 +208,7 @@ def _end(
 # Events from other sources.
 
 
-def _expired(
+def _expire_transaction(
     known: TransactionContext, entry: Entry, event: txnevents.TransactionExpired, done: EntryOutcome
 ) -> Outcome:
     transaction = known.transactions.open.get(event.transactional_id)
@@ -294,12 +294,12 @@ def _fence(
 
 
 HANDLERS: Final[dict[type[Message], Callable[..., Outcome]]] = {
-    txnevents.TransactionInitialised: _initialised,
+    txnevents.TransactionInitialised: _initialise,
     txnevents.PartitionsAddedToTransaction: _partitions_added,
     txnevents.OffsetsAddedToTransaction: _offsets_added,
     txnevents.TransactionOffsetsCommitted: _offsets_committed,
-    txnevents.TransactionEnded: _ended,
-    txnevents.TransactionExpired: _expired,
+    txnevents.TransactionEnded: _end_transaction,
+    txnevents.TransactionExpired: _expire_transaction,
     txnevents.TransactionalIdExpired: _id_expired,
     txnevents.MarkersWritten: _markers_written,
 }

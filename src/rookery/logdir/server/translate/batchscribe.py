@@ -30,11 +30,11 @@ class BatchScribe:
         self._stash = stash
         self._topics = topics
         self.writers: EventWriters = {
-            logevents.BatchesCommitted: self._committed,
-            logevents.ProducersExpired: self._expired,
+            logevents.BatchesCommitted: self._write_batches,
+            logevents.ProducersExpired: self._expire,
         }
 
-    def _expired(self, _: Work, event: logevents.ProducersExpired, __: Outcome) -> None:
+    def _expire(self, _: Work, event: logevents.ProducersExpired, __: Outcome) -> None:
         """Forget producers that the state has expired."""
         log = self._logs.get((event.topic_id, event.partition))
         partition = self._state.topics.partition(event.topic_id, event.partition)
@@ -45,7 +45,9 @@ class BatchScribe:
                 log.replay.producers.pop(idle.producer_id, None)
                 log.replay.batches.pop(idle.producer_id, None)
 
-    def _committed(self, work: Work, event: logevents.BatchesCommitted, outcome: Outcome) -> None:
+    def _write_batches(
+        self, work: Work, event: logevents.BatchesCommitted, outcome: Outcome
+    ) -> None:
         rows = zip(event.extents, self._stash.get(event.object_id), outcome.value, strict=True)
         for extent, batch, appended in rows:
             if appended.error is not ErrorCode.NONE or appended.is_duplicate:
@@ -60,7 +62,7 @@ class BatchScribe:
                 base_offset=base, partition_leader_epoch=partition.epoch_at(base), position=0
             )
             if appended.append_time_ms >= 0:
-                header = header.appended_at(appended.append_time_ms)
+                header = header.with_append_time(appended.append_time_ms)
                 batches.restamp_into(data, header)
             else:
                 batches.stamp_into(data, base, header.partition_leader_epoch)

@@ -27,7 +27,7 @@ class GroupScribe:
         self._loaded = loaded
         self._state = loaded.state
         self.writers: EventWriters = {
-            groupevents.GroupPersisted: self._persisted,
+            groupevents.GroupPersisted: self._write_group,
             groupevents.OffsetsCommitted: self._offsets,
             groupevents.OffsetsPublished: self._offsets,
             groupevents.OffsetsDeleted: self._offsets_deleted,
@@ -82,7 +82,7 @@ class GroupScribe:
         )
         self.append(work, event.group_id, list(rows))
 
-    def _persisted(self, work: Work, event: groupevents.GroupPersisted, _: Outcome) -> None:
+    def _write_group(self, work: Work, event: groupevents.GroupPersisted, _: Outcome) -> None:
         """Record once that the members that Kafka knew of a group are not here."""
         generation = self._loaded.populated.pop(event.group_id, None)
         if generation is not None:

@@ -49,7 +49,7 @@ class InternalTopics:
 
     def _create_for(self, events: Sequence[Message]) -> None:
         """Propose the topics that events need, before the events."""
-        for name in self._absent and _needed(events):
+        for name in self._absent and _find_needed(events):
             count = self._absent.pop(name, 0)
             if count and name not in self._replica.state.topics.by_name:
                 created = self._replica.propose([self._topic(name, count)])
@@ -65,7 +65,7 @@ class InternalTopics:
         )
 
 
-def _needed(events: Sequence[Message]) -> set[str]:
+def _find_needed(events: Sequence[Message]) -> set[str]:
     needed = set()
     for event in events:
         if isinstance(event, _OFFSETS):

@@ -68,7 +68,7 @@ class MetadataWriter:
         data = pack_batch(rows, base_offset, self._epoch, now_ms)
         return NewBatch(batches.parse(data), data)
 
-    def created(self, event: topicevents.TopicCreated) -> Iterable[Message]:
+    def encode_created(self, event: topicevents.TopicCreated) -> Iterable[Message]:
         """Return the records of a new topic."""
         yield TopicRecord(name=event.name, topic_id=event.topic_id)
         for change in event.configs:
@@ -91,11 +91,11 @@ class MetadataWriter:
                 directories=[self._directory_id],
             )
 
-    def deleted(self, topic_id: bytes) -> Message:
+    def encode_deleted(self, topic_id: bytes) -> Message:
         """Return the record of a deleted topic."""
         return RemoveTopicRecord(topic_id=topic_id)
 
-    def configured(self, event: brokerevents.ConfigsChanged) -> Iterable[Message]:
+    def encode_configs(self, event: brokerevents.ConfigsChanged) -> Iterable[Message]:
         """Return the records of changed settings."""
         name = resource_name(event.resource_type, event.resource_name)
         for change in event.changes:

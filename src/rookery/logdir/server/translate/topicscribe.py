@@ -53,11 +53,11 @@ class TopicScribe:
         self._limits = limits
         self._trash = trash
         self.writers: EventWriters = {
-            topicevents.TopicCreated: self._created,
-            topicevents.PartitionsAdded: self._grown,
-            topicevents.TopicDeleted: self._deleted,
+            topicevents.TopicCreated: self._create,
+            topicevents.PartitionsAdded: self._grow,
+            topicevents.TopicDeleted: self._delete,
             topicevents.LogStartMoved: self._log_start,
-            brokerevents.ConfigsChanged: self._configured,
+            brokerevents.ConfigsChanged: self._configure,
         }
 
     def make_logs(self, work: Work, topic_id: bytes, name: str, indexes: Iterable[int]) -> None:
@@ -69,11 +69,11 @@ class TopicScribe:
             self._logs[topic_id, index] = log
             work.before.append(log.make)
 
-    def _created(self, work: Work, event: topicevents.TopicCreated, _: Outcome) -> None:
-        work.records += self._metadata.created(event)
+    def _create(self, work: Work, event: topicevents.TopicCreated, _: Outcome) -> None:
+        work.records += self._metadata.encode_created(event)
         self.make_logs(work, event.topic_id, event.name, range(event.partitions))
 
-    def _grown(self, work: Work, event: topicevents.PartitionsAdded, _: Outcome) -> None:
+    def _grow(self, work: Work, event: topicevents.PartitionsAdded, _: Outcome) -> None:
         topic = self._state.topics.by_id[event.topic_id]
         new = [
             index
@@ -84,8 +84,8 @@ class TopicScribe:
         work.records += self._metadata.partitions(topic.id, new)
         self.make_logs(work, topic.id, topic.name, new)
 
-    def _deleted(self, work: Work, event: topicevents.TopicDeleted, _: Outcome) -> None:
-        work.records.append(self._metadata.deleted(event.topic_id))
+    def _delete(self, work: Work, event: topicevents.TopicDeleted, _: Outcome) -> None:
+        work.records.append(self._metadata.encode_deleted(event.topic_id))
         for key in [key for key in self._logs if key[0] == event.topic_id]:
             gone = self._logs.pop(key)
             work.before.append(partial(_set_aside, gone))
@@ -101,8 +101,8 @@ class TopicScribe:
             self._loaded.files.forget(held.object_id)
         self._trash.add(_aside(log), due_ms)
 
-    def _configured(self, work: Work, event: brokerevents.ConfigsChanged, _: Outcome) -> None:
-        work.records += self._metadata.configured(event)
+    def _configure(self, work: Work, event: brokerevents.ConfigsChanged, _: Outcome) -> None:
+        work.records += self._metadata.encode_configs(event)
 
     def _log_start(self, work: Work, event: topicevents.LogStartMoved, _: Outcome) -> None:
         log = self._logs.get((event.topic_id, event.partition))

@@ -43,13 +43,13 @@ def transactions_place(state: State, transactional_id: str) -> Key | None:
     return topic.id, partition_of(transactional_id, len(topic.partitions))
 
 
-def standing(transaction: Transaction, offsets_places: Iterable[Key]) -> TransactionRecord:
+def make_current(transaction: Transaction, offsets_places: Iterable[Key]) -> TransactionRecord:
     """Return the state to record for a transactional id."""
     places = (*transaction.partitions, *offsets_places) if transaction.is_open else ()
     return TransactionRecord(transaction.writer, int(transaction.state), places)
 
 
-def prepared(
+def make_prepared(
     writer: TransactionOwner, places: Iterable[Key], *, is_commit: bool
 ) -> TransactionRecord:
     """Return the state to record once the end is decided: the partitions that get markers."""

@@ -47,19 +47,19 @@ class TransactionScribe:
         self._in_offsets: dict[int, dict[Key, None]] = {}
         """The `__consumer_offsets` partitions with transactional offsets of each producer."""
         self.writers: EventWriters = {
-            txnevents.TransactionInitialised: self._touched,
-            txnevents.PartitionsAddedToTransaction: self._touched,
+            txnevents.TransactionInitialised: self._note_touched,
+            txnevents.PartitionsAddedToTransaction: self._note_touched,
             txnevents.OffsetsAddedToTransaction: self._group_added,
             txnevents.TransactionOffsetsCommitted: self._offsets,
-            txnevents.TransactionEnded: self._touched,
-            txnevents.TransactionExpired: self._touched,
-            txnevents.TransactionalIdExpired: self._touched,
+            txnevents.TransactionEnded: self._note_touched,
+            txnevents.TransactionExpired: self._note_touched,
+            txnevents.TransactionalIdExpired: self._note_touched,
         }
         for transaction in self._state.transactions:
             writer = transaction.writer.producer_id
             for group_id in transaction.groups:
                 self._note_offsets(writer, group_id)
-            self._told[transaction.id] = txnrecords.standing(
+            self._told[transaction.id] = txnrecords.make_current(
                 transaction, self._in_offsets.get(writer, ())
             )
 
@@ -90,7 +90,7 @@ class TransactionScribe:
                 )
                 continue
             places = self._in_offsets.get(transaction.writer.producer_id, ())
-            standing = txnrecords.standing(transaction, places)
+            standing = txnrecords.make_current(transaction, places)
             if standing != self._told.get(transactional_id):
                 self._told[transactional_id] = standing
                 row = txnrecords.record(self._state, transaction, standing, work.now_ms)
@@ -128,11 +128,11 @@ class TransactionScribe:
             if told.writer.producer_id != ended.producer_id:
                 continue
             writer = TransactionOwner(ended.producer_id, ended.epoch)
-            standing = txnrecords.prepared(writer, places, is_commit=ended.is_commit)
+            standing = txnrecords.make_prepared(writer, places, is_commit=ended.is_commit)
             record = txnrecords.record(self._state, transaction, standing, work.now_ms)
             work.decided.append((transactional_id, record))
 
-    def _touched(self, work: Work, event: _TransactionEvent, _: Outcome) -> None:
+    def _note_touched(self, work: Work, event: _TransactionEvent, _: Outcome) -> None:
         work.touched[event.transactional_id] = None
 
     def _offsets(

@@ -86,7 +86,7 @@ class OffsetQuery:
         if real.error_code:
             return real
         book = self._topics.book
-        await book.check(book.governed(topic.name for topic in real.topics))
+        await book.check(book.select_governed(topic.name for topic in real.topics))
         virtual = [topic for topic in real.topics if book.find(topic.name) is not None]
         fences = {
             (topic.name, row.partition_index): row for topic in virtual for row in topic.partitions
