@@ -6,6 +6,7 @@ With `--backend etcd+s3` or `store+s3` it strikes three brokers that share nothi
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import random
 import sys
 import tempfile
@@ -20,6 +21,10 @@ from rookery.testing.brokers import BRISK, Hosts
 from tests.crash.hosts import BLOWS, wait_until_clean
 from tests.crash.killing import blows, ordeal
 
+_KILL_SECONDS: Final = 60.0
+"""How long a kill and the check after it may take."""
+_END_SECONDS: Final = 3600.0
+
 say: Final = partial(print, flush=True)
 
 
@@ -33,6 +38,8 @@ def main() -> int:
     parser.add_argument("--backend", choices=("folder", *KINDS), default="folder")
     args = parser.parse_args()
     began = monotonic()
+    # Calls of librdkafka can freeze this process (see `tests/frozen.py`).
+    faulthandler.dump_traceback_later(_END_SECONDS + args.kills * _KILL_SECONDS, exit=True)
     with tempfile.TemporaryDirectory(prefix="rookery-crash-") as folder:
         strike = _strike_one if args.backend == "folder" else _strike_hosts
         acked = strike(args, Path(folder))

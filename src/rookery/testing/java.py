@@ -122,7 +122,7 @@ class Java:
         return os.pathsep.join([*path, str(classes)] if classes else path)
 
     def tool(
-        self, name: str, *args: str, text: str | None = None, timeout: float = 120
+        self, name: str, *args: str, text: str | None = None, timeout: float = 240
     ) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's command line tools (see `TOOLS`) and return what it said.
 

@@ -105,7 +105,7 @@ class KafkaNode(TestServer):
         return status
 
     def tool(
-        self, name: str, *args: str, text: str | None = None, timeout: float = 120
+        self, name: str, *args: str, text: str | None = None, timeout: float = 240
     ) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's command line tools; see `rookery.testing.java.TOOLS`."""
         return self._java.tool(name, *args, text=text, timeout=timeout)
@@ -225,7 +225,7 @@ class KafkaCluster(Servers[KafkaNode]):
             node.wait_ready(peers=len(self.nodes))
 
     def tool(
-        self, name: str, *args: str, text: str | None = None, timeout: float = 120
+        self, name: str, *args: str, text: str | None = None, timeout: float = 240
     ) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's command line tools; see `rookery.testing.java.TOOLS`."""
         return self.nodes[0].tool(name, *args, text=text, timeout=timeout)

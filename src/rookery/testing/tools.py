@@ -45,7 +45,7 @@ class ToolHost:
         self.close()
 
     def tool(
-        self, name: str, *args: str, text: str | None = None, timeout: float = 120
+        self, name: str, *args: str, text: str | None = None, timeout: float = 240
     ) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's command line tools; arguments and answer are those of `Java.tool`.
 

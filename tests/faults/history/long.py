@@ -7,6 +7,7 @@ finding, the history stays in the folder of `--folder`.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import random
 import shutil
@@ -26,6 +27,8 @@ from tests.faults.history.targets import SQLITE, TARGETS, running
 
 RECOVERY_SECONDS: Final = 20.0
 """How soon after a fault the next record must be acknowledged."""
+_END_SECONDS: Final = 3600.0
+"""How long a run may take beyond its own time: for the start, the end and the check."""
 _SHOWN: Final = 20
 _PLANTS: Final = Path(__file__).with_name("plants")
 
@@ -49,6 +52,8 @@ def main() -> int:
             readers=tuple(args.readers),
             copiers=tuple(args.copiers),
         )
+        # Calls of librdkafka can freeze this process (see `tests/frozen.py`).
+        faulthandler.dump_traceback_later(args.seconds + _END_SECONDS, exit=True)
         is_well &= _run(args.target, args.fault, settings, args.folder, keeps=args.keep)
     return 0 if is_well else 1
 

@@ -44,7 +44,7 @@ class Mortal(Worker):
         """Pass on what one life has to tell, until its end."""
         self._lives += 1
         name = f"{self.name}.{self._lives}"
-        command = [sys.executable, "-m", __name__]
+        command = [sys.executable, "-X", "faulthandler", "-m", __name__]
         with Popen(command, stdin=PIPE, stdout=PIPE, cwd=_ROOT) as process:
             assert process.stdin is not None
             assert process.stdout is not None
@@ -64,6 +64,17 @@ class Mortal(Worker):
         if process.returncode > 0:
             raise AssertionError(f"{name} ended with code {process.returncode}, see above")
         self.stopping.wait(_AGAIN_SECONDS)
+
+    def join(self) -> None:
+        """Wait for the end; a process that hangs shows its stacks, and ends."""
+        try:
+            super().join()
+        except TimeoutError:
+            with self._lock:
+                if self._process is not None:
+                    # faulthandler shows the stacks, whether Python code can run or not.
+                    self._process.send_signal(signal.SIGABRT)
+            raise
 
     def kill(self) -> str:
         """Kill the process with -9, and say whom."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 from threading import Event, Thread
-from traceback import format_exc
+from traceback import format_exc, format_stack
 from typing import Final
 
 from confluent_kafka import KafkaException
@@ -43,7 +44,8 @@ class Worker:
         """Wait for the end."""
         self._thread.join(_PATIENCE)
         if self._thread.is_alive():
-            raise TimeoutError(f"{self.name} does not come to an end")
+            stack = "".join(format_stack(sys._current_frames().get(self._thread.ident or 0)))
+            raise TimeoutError(f"{self.name} does not come to an end:\n{stack}")
         if self.broken:
             raise AssertionError(f"{self.name} ended with {self.broken}")
 
