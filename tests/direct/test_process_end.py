@@ -11,12 +11,12 @@ from tests.direct.logs import Cluster, create, send, values
 
 _KEEPS = """
 import sys
-from rookery.direct.blockinglog import shared
+from rookery.direct.blockinglog import open_shared
 from rookery.direct.place import ClusterAddress
 from rookery.direct.blockingreader import reader
 
 place = ClusterAddress(store=sys.argv[1])
-log = shared(place)
+log = open_shared(place)
 log.run(log.log.numbers())  # it joins the cluster for that
 reader(place)
 print(len(log.log.state.brokers.processes))

@@ -270,7 +270,8 @@ def test_half_closed_client_gets_its_responses() -> None:
     holding = Holding()
     with client_of(heartbeats(holding)) as (client, _):
         client.send(heartbeat(7) + heartbeat(8))
-        wait_until(lambda: client.relayed == 2)
+        wait_until(lambda: len(holding.numbers) == 2)
+        assert client.relayed == 2
         client.socket.shutdown(socket.SHUT_WR)
         wait_until(lambda: len(client.connection.flow.queue.requests) == 2)
 
