@@ -34,7 +34,7 @@ from tests.proxies import MODES
 RECORDS: Final = 400
 EVERY: Final = 9
 """One of this number of responses is spoiled."""
-FAULTS: Final = 2
+FAULTS: Final = 1
 """The number of faults of a test, for producers and for consumers: librdkafka can take a second to
 connect again."""
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}

@@ -9,12 +9,18 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from rookery.errors import ConfigError
+from rookery.errors import ConfigError, ErrorCode
 from rookery.proxy.filterload import filter_types, load_filters
 from rookery.proxy.filters.topic_prefix import TopicPrefix
 from rookery.proxy.settings import FilterSettings, VirtualClusterSettings
+from rookery.testing.servedbroker import ask
 from rookery.testing.servedproxy import ServedProxy
 from rookery.testing.wait import wait_until
+from rookery.wire.messages.consumer_group_heartbeat import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+)
+from rookery.wire.messages.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +86,40 @@ def test_records_and_groups_pass(server: str, prefixed: str, protocol: str) -> N
         assert sum(each.offset for each in committed if each.offset != OFFSET_INVALID) == 100
     finally:
         consumer.close()
+
+
+def join_by_pattern(bootstrap: str, pattern: str) -> ErrorCode:
+    """Join a group as a member that subscribes to a regular expression."""
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=f"g-{uuid4().hex}",
+        member_id=str(uuid4()),
+        member_epoch=0,
+        rebalance_timeout_ms=10_000,
+        subscribed_topic_names=[],
+        subscribed_topic_regex=pattern,
+        topic_partitions=[],
+    )
+    codes: list[ErrorCode] = []
+
+    def is_answered() -> bool:
+        # Apache Kafka has no coordinators before someone looks for one.
+        found = FindCoordinatorRequest(coordinator_keys=[request.group_id])
+        ask(bootstrap, FIND_COORDINATOR, 4, found)
+        code = ask(bootstrap, CONSUMER_GROUP_HEARTBEAT, 1, request).error_code
+        codes.append(code)
+        return not code.retriable
+
+    wait_until(is_answered)
+    return codes[-1]
+
+
+@pytest.mark.parametrize("pattern", ["x)|(?:.*", "x)|(.*", "(", "a\\", "[a"])
+def test_pattern_cannot_leave_the_prefix(server: str, prefixed: str, pattern: str) -> None:
+    """A pattern that is one only within the prefix could match the topics of other tenants."""
+    create(server, f"foreign-{uuid4().hex}")
+
+    assert join_by_pattern(prefixed, pattern) is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert join_by_pattern(prefixed, "orders|events.*") is ErrorCode.NONE
 
 
 def test_filters_are_found_by_their_names() -> None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from rookery.errors import ConfigError
 from rookery.proxy.filterapi import Filter, FilterContext, FilterFunction, Forward, Verdict
-from rookery.service.namepattern import quote_regex
+from rookery.service.namepattern import NamePattern, quote_regex
 from rookery.wire.elements import drop_elements
 from rookery.wire.message import (
     Api,
@@ -81,7 +81,11 @@ class TopicPrefix(Filter):
         return [self.add_prefix if kind == "request" else self.remove_prefix]
 
     def add_prefix(self, context: FilterContext, request: Message) -> Verdict:
-        """Name everything as the upstream does."""
+        """Name everything as the upstream does.
+
+        Raises:
+            ApiError: a pattern cannot be used.
+        """
         if isinstance(request, FindCoordinatorRequest) and request.key_type in self._key_types:
             # The response repeats the keys, and does not say what they are.
             context.notes[self] = True
@@ -110,7 +114,16 @@ class TopicPrefix(Filter):
         return bool(name) and not name.startswith(self._prefix)
 
     def _add_to_pattern(self, pattern: str) -> str:
-        return f"{self._pattern}(?:{pattern})" if pattern else pattern
+        """Return a pattern for names with the prefix.
+
+        Raises:
+            ApiError: it is not a pattern by itself, such as `x)|(?:.*`, which would match names
+                without the prefix.
+        """
+        if not pattern:
+            return pattern
+        NamePattern(pattern)
+        return f"{self._pattern}(?:{pattern})"
 
     def _remove_from_pattern(self, pattern: str) -> str:
         start = f"{self._pattern}(?:"
