@@ -156,7 +156,7 @@ def _late(times: pa.Array[Any], latest: int) -> tuple[int, int]:
 
 
 def _memory(name: str) -> int:
-    """Return what the system says of this process; `getrusage` would count the parent's, too."""
+    """Return the system's figures of this process; `getrusage` would count the parent's, too."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if name in line]
     return int(line.split()[1]) * 1024
 

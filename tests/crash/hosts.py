@@ -40,7 +40,7 @@ def kill_broker(hosts: Hosts, chance: random.Random) -> str:
 
 
 def kill_caretaker(hosts: Hosts, chance: random.Random) -> str:
-    """Kill a caretaker, whatever it is at; its broker starts another."""
+    """Kill a caretaker at any moment; its broker starts another."""
     victims = hosts.caretaker_pids()
     if not victims:
         return "nobody"

@@ -102,7 +102,7 @@ class Load:
         wait_until(counts, f"acknowledged records {goals}", accepts=is_there)
 
     def finish(self) -> None:
-        """Send no more, and wait for what is under way."""
+        """Stop sending, and wait for the records in flight."""
         self._stopping.set()
         self._thread.join(PATIENCE_SECONDS)
         if self._thread.is_alive():
@@ -241,7 +241,7 @@ def check(
     now: list[list[int]],
     acked: list[Mapping[int, int]] | list[dict[int, int]],
 ) -> None:
-    """Compare what was read before, what is read now, and what was promised."""
+    """Compare the records read before, those read now, and the acknowledged ones."""
     for partition, numbers in enumerate(now):
         old = before[partition]
         assert numbers[: len(old)] == old, f"partition {partition}: offsets changed their meaning"
@@ -253,7 +253,7 @@ def check(
 
 
 def verify(bootstrap: str, load: Load, before: list[list[int]] | None = None) -> list[list[int]]:
-    """Read everything, compare it with what was promised until now, and return it."""
+    """Read everything, compare it with the acknowledged records, and return it."""
     acked = load.acked()  # first: more may be promised while we read
     now = read_all(bootstrap, load.topic, load.partitions)
     check(before or [[] for _ in range(load.partitions)], now, acked)

@@ -1,4 +1,4 @@
-"""A cluster log whose calls fail at random, and producers that do not mind."""
+"""A cluster log whose calls fail at random, and producers that tolerate this."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FlakyLog(FaultyLog):
     late: set[asyncio.Task[int]]
 
     def fail_at_random(self, chance: Random) -> None:
-        """Begin."""
+        """Start to fail calls."""
         self.chance, self.rate, self.late = chance, RATE, set()
 
     async def heal(self) -> None:
@@ -62,7 +62,7 @@ class FlakyLog(FaultyLog):
         return await self._log.append(data)
 
     async def read(self, after: int, max_bytes: int = READ_BYTES) -> list[LogEntry]:
-        """Read, if it is not one of those that fail."""
+        """Read, or fail."""
         self.failing_reads = int(self._fails())
         return await super().read(after, max_bytes)
 
@@ -73,7 +73,7 @@ class FlakyLog(FaultyLog):
         return await super().head()
 
     async def wait(self, after: int) -> int:
-        """Wait, and be late at times."""
+        """Wait, sometimes longer than necessary."""
         head = await super().wait(after)
         if self._fails():
             await asyncio.sleep(self.chance.random() * 0.5)
@@ -84,7 +84,7 @@ class FlakyLog(FaultyLog):
 
 
 class Clients:
-    """What clients of all brokers have in common: where they connect, and when they end."""
+    """The part that all clients share: where they connect, and when they end."""
 
     def __init__(self, ports: Callable[[], list[int]], chance: Random) -> None:
         """Prepare.
@@ -97,7 +97,7 @@ class Clients:
         self.chance = chance
         self.stopping = asyncio.Event()
         self.codes: Counter[str] = Counter()
-        """How often requests ended with an error."""
+        """The number of requests that ended with an error."""
 
     async def connect(self) -> Raw:
         """Connect to some broker."""

@@ -1,4 +1,4 @@
-"""Consumers of a group for tests: they send heartbeats to a machine and do what it answers."""
+"""Consumers of a group for tests: they send heartbeats to a machine and follow its answers."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Cluster:
 
 
 class Group:
-    """A machine, the clock, and what was kept last."""
+    """A machine, the clock, and the last persisted state."""
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings | None = None) -> None:
         self.cluster = cluster
@@ -117,7 +117,7 @@ class Group:
         return reply.response
 
     def fail_over(self) -> None:
-        """Let another coordinator take over with what was kept."""
+        """Let another coordinator take over with the persisted state."""
         if self.kept is None:
             self.machine = ConsumerGroupMachine.new("readers", self.settings)
         else:
@@ -194,7 +194,7 @@ class Reader:
             self.forget()
 
     def step(self) -> None:
-        """Send a heartbeat, and do as it says."""
+        """Send a heartbeat, and follow the answer."""
         self.beat()
         self.reconcile()
 
@@ -228,7 +228,7 @@ def settle(*readers: Reader) -> None:
 
 
 def as_topics(places: Places) -> list[TopicPartitions]:
-    """Return partitions as a heartbeat tells them."""
+    """Return partitions in the form of a heartbeat."""
     topics = sorted({topic for topic, _ in places})
     return [
         TopicPartitions(
@@ -239,5 +239,5 @@ def as_topics(places: Places) -> list[TopicPartitions]:
 
 
 def as_places(topics: list[TopicPartitions]) -> Places:
-    """Return partitions from how a heartbeat tells them."""
+    """Return partitions from the form of a heartbeat."""
     return frozenset((topic.topic_id, at) for topic in topics for at in topic.partitions)

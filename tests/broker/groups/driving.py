@@ -46,7 +46,7 @@ class Token(NamedTuple):
 
 
 class Driver:
-    """A group, and what it said so far."""
+    """A group, and its answers so far."""
 
     def __init__(self, settings: ClassicSettings = AT_ONCE, now_ms: int = 1_000) -> None:
         self.settings = settings

@@ -53,7 +53,7 @@ Owned = frozenset[tuple[str, int]]
 
 
 class Mixed:
-    """A group, the clock, what was kept last, and what was answered."""
+    """A group, the clock, the last persisted state, and the answers."""
 
     def __init__(
         self,

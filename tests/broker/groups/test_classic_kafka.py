@@ -54,7 +54,7 @@ class Sent(NamedTuple):
 
 
 class Recorder(Driver):
-    """A group of ours that remembers what it was asked."""
+    """A group of ours that records its requests."""
 
     last: tuple[Message, int]
 
@@ -64,7 +64,7 @@ class Recorder(Driver):
 
 
 class Both(Likeness):
-    """Two groups that are asked the same, and must answer alike but for the ids they make up."""
+    """Two groups that get the same requests, and must answer alike except for generated ids."""
 
     def __init__(self, upstream: Upstream, port: int) -> None:
         super().__init__(f"parity-classic-{next(_NUMBERS)}")
@@ -86,7 +86,7 @@ class Both(Likeness):
         raise AssertionError(f"Kafka has no coordinator for {self.group_id}")
 
     async def close(self) -> None:
-        """Hang up; what is held by then stays so."""
+        """Disconnect; requests that are held stay held."""
         for call in self.calls:
             call.cancel()
         await asyncio.gather(*self.calls, return_exceptions=True)
@@ -95,11 +95,11 @@ class Both(Likeness):
             await link.wait_closed()
 
     async def ask(self, token: Token) -> Any:
-        """Send what our group was just asked to Kafka, too; return our answer, None if held."""
+        """Send the last request of our group to Kafka, too; return our answer, None if held."""
         return await self.compare(await self.send(token))
 
     async def send(self, token: Token) -> Sent:
-        """Send what our group was just asked to Kafka, over a connection of its own."""
+        """Send the last request of our group to Kafka, over a separate connection."""
         message, version = self.ours.last
         link = await connect("127.0.0.1", self.port)
         self.links.append(link)

@@ -101,7 +101,7 @@ class Sent(NamedTuple):
 
 
 class Recorder(Mixed):
-    """A group of ours that remembers what it was asked."""
+    """A group of ours that records its requests."""
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings) -> None:
         super().__init__(cluster, settings)
@@ -114,7 +114,7 @@ class Recorder(Mixed):
 
 
 class Both(Likeness):
-    """Two groups that are asked the same, and must answer alike but for the ids they make up."""
+    """Two groups that get the same requests, and must answer alike except for generated ids."""
 
     def __init__(
         self, upstream: Upstream, port: int, settings: ConsumerSettings = BIDIRECTIONAL
@@ -168,7 +168,7 @@ class Both(Likeness):
         return joined.assignment is not None and bool(joined.assignment.topic_partitions)
 
     async def close(self) -> None:
-        """Hang up; what is held by then stays so."""
+        """Disconnect; requests that are held stay held."""
         for sent in self.open:
             sent.theirs.cancel()
         await asyncio.gather(*(sent.theirs for sent in self.open), return_exceptions=True)
@@ -193,7 +193,7 @@ class Both(Likeness):
                 await self.follow()
 
     async def follow(self) -> None:
-        """Ask Kafka what ours was asked since the last time, and compare what is answered."""
+        """Send Kafka the new requests of ours, and compare the answers."""
         asked, self.ours.asked = self.ours.asked, []
         for message, version, token in asked:
             self.open.append(await self._send(message, version, token))
@@ -208,7 +208,7 @@ class Both(Likeness):
         return Sent(message, token, asyncio.ensure_future(call))
 
     async def _settle(self) -> None:
-        """Compare the answers that ours has; what it holds, Kafka must hold."""
+        """Compare the answers of ours; Kafka must hold the requests that ours holds."""
         for sent in [*self.open]:
             mine = self.ours.answers.get(sent.ours)
             if mine is None:
@@ -278,7 +278,7 @@ class Both(Likeness):
         }
 
     async def listed(self) -> tuple[str, str]:
-        """Return what Kafka says that the group is, by ListGroups and an old DescribeGroups."""
+        """Return the type of the group in Kafka, by ListGroups and an old DescribeGroups."""
         listed = await self._call(LIST_GROUPS, 5, ListGroupsRequest())
         [kind] = [group.group_type for group in listed.groups if group.group_id == self.group_id]
         request = DescribeGroupsRequest(groups=[self.group_id])

@@ -41,7 +41,7 @@ def main(bootstrap: str, topic: str, memory: int, max_batch_bytes: int, batch_by
 
 
 def memory_of(name: str) -> int:
-    """Return what the system says of this process; `getrusage` would count the parent's, too."""
+    """Return the system's figures of this process; `getrusage` would count the parent's, too."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if name in line]
     return int(line.split()[1]) * 1024
 

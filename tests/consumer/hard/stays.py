@@ -34,7 +34,7 @@ class Stay:
         return sum(len(offset) for offset in self.offsets)
 
     def faults(self) -> list[str]:
-        """Return what is wrong within the stay."""
+        """Return the faults within the stay."""
         who = f"{self.member}, partition {self.partition}"
         faults = [
             f"{who}: offset {second.start} came after {first.stop - 1}"

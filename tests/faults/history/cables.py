@@ -73,11 +73,11 @@ class Cable:
         return self.cut()
 
     def deafen(self) -> None:
-        """Bring requests on, and lose the answers."""
+        """Pass requests on, and lose the answers."""
         self._is_deaf = True
 
     def mend(self) -> int:
-        """Cut what has lost answers, and lose none any more."""
+        """Cut the connections that lost answers, and pass all answers on again."""
         self._is_deaf = False
         return self.cut()
 
@@ -100,12 +100,12 @@ class Cable:
         near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
-        """Bring bytes both ways until one end is closed."""
+        """Pass bytes both ways until one end is closed."""
         ends = (near[1], far[1])
         self._ends.add(far[1])
         self._connections += 1
         try:
-            # Either was perhaps cut while the other was being made.
+            # One may have been cut while the other was being created.
             if not self._is_closed and not near[1].transport.is_closing():
                 await asyncio.gather(
                     self._pipe(near[0], far[1], ends, is_answer=False),
@@ -184,7 +184,7 @@ class Cables:
     async def _close(self) -> None:
         for cable in self.all:
             cable.sever()
-        # Connections that end, and such as are being made; one may bring forth another.
+        # Connections that end, and those being created; one may create another.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others)
             for cable in self.all:

@@ -18,24 +18,24 @@ from tests.faults.history.facts import Facts, Outcome, Step
 
 
 class Kind(StrEnum):
-    """What can be wrong."""
+    """The kinds of broken promises."""
 
     LOST = "lost"
-    """Acknowledged, committed, read by others, or passed by: and never read."""
+    """Acknowledged, committed, read by others, or passed over, but not read in the end."""
     DUPLICATE = "duplicate"
-    """Sent once, and there twice."""
+    """Sent once, and stored twice."""
     REORDERED = "reordered"
     """Two records of one producer in one partition, the later one first."""
     ABORTED_READ = "aborted read"
     """A reader of committed records saw one that was aborted, or not committed yet."""
     TORN = "torn transaction"
-    """A part of a transaction is there, another is not."""
+    """Only a part of a transaction is stored."""
     REGRESS = "offset regress"
     """A group's offset went back, or a reader did."""
     INCONSISTENT = "inconsistent offsets"
-    """An offset has had two meanings, or an end went back."""
+    """An offset has had two records, or an end has decreased."""
     COPY = "not exactly once"
-    """A record was copied twice, or not, though a transaction says that it was."""
+    """A record was copied twice, or not at all although a transaction has committed it."""
 
 
 class Finding(NamedTuple):
@@ -267,7 +267,7 @@ CHECKS: Final[tuple[Callable[[Facts], Iterator[Finding]], ...]] = (
 
 
 class Back(NamedTuple):
-    """Something that should only grow, and did not."""
+    """A value that should only grow, and did not."""
 
     before: int
     now: int
@@ -280,7 +280,7 @@ class Back(NamedTuple):
 def _going_back(
     events: Iterable[Event], name: Callable[[Event], str]
 ) -> Iterator[tuple[tuple[str, Place], Back]]:
-    """Find what is lower than something that was known before the question was asked."""
+    """Find values that are lower than one known before the request."""
     # The known values and their times, highest last; both grow.
     known: dict[tuple[str, Place], list[tuple[float, int]]] = defaultdict(list)
     for event in sorted(events, key=lambda asked: asked.at):
@@ -329,7 +329,7 @@ def _mates(facts: Facts, value: str) -> set[str]:
 
 
 def _skipped(facts: Facts, step: Step, left_out: list[tuple[int, str]]) -> Finding:
-    """Name it: torn if it is of the transaction that was read on, else lost."""
+    """Return the kind: torn if it is of a transaction of which more was read, else lost."""
     is_torn = any(value in _mates(facts, step.value) for _, value in left_out)
     offsets = ", ".join(str(offset) for offset, _ in left_out[:5])
     what = f"{_reader(step)} went from {step.before} to {step.offset} without {offsets}"

@@ -1,4 +1,4 @@
-"""The settings of the clients at work, and what their errors mean."""
+"""The settings of the clients, and the meaning of their errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMMON: Final = {
     "log_level": 0,
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 300,
-    # Shorter than a pause: no client waits for a sleeper until it wakes.
+    # Shorter than a pause: no client waits until a paused process resumes.
     "socket.timeout.ms": 3_000,
     "topic.metadata.refresh.interval.ms": 5_000,
 }

@@ -33,7 +33,7 @@ class Op(StrEnum):
     ASSIGNED = "assigned"
     """A group's member was given partitions."""
     REVOKED = "revoked"
-    """… or lost them."""
+    """Partitions were revoked from a group's member."""
     OFFSETS = "offsets"
     """A group's member committed offsets."""
     SEEN_OFFSETS = "seen_offsets"
@@ -43,18 +43,18 @@ class Op(StrEnum):
     FINAL = "final"
     """Records of a partition were read after the end, from its beginning on."""
     FAULT = "fault"
-    """Something was broken; `began` is when, `at` is when it was whole again."""
+    """A fault from `began` to `at`."""
     RESTART = "restart"
-    """A worker has given up a client, and made a new one."""
+    """A worker has replaced a client that failed."""
 
 
 class State(StrEnum):
-    """How it went."""
+    """The result of an action."""
 
     INVOKED = "invoked"
     OK = "ok"
     FAILED = "failed"
-    """It surely did not happen."""
+    """It certainly did not happen."""
     UNKNOWN = "unknown"
     """It may have happened, and may even happen later."""
 
@@ -77,7 +77,7 @@ NOWHERE: Final = Place("", -1)
 
 
 class Source(NamedTuple):
-    """The record that another one is the copy of."""
+    """The original of a copied record."""
 
     topic: str
     partition: int
@@ -86,7 +86,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of a history; what does not concern its operation is left at its default."""
+    """One line of a history; fields that its operation does not use have their defaults."""
 
     at: float
     who: str
@@ -149,7 +149,7 @@ def write(path: Path, events: Iterable[Event]) -> None:
 
 
 class History:
-    """What all workers write to."""
+    """The history to which all workers write."""
 
     def __init__(self, file: TextIO, zero: float | None = None) -> None:
         """Begin.
@@ -163,7 +163,7 @@ class History:
         self._lock = Lock()
 
     def now(self) -> float:
-        """Return the seconds since it was begun."""
+        """Return the seconds since its start."""
         return round(monotonic() - self.zero, 4)
 
     def add(self, who: str, op: Op, state: State = State.OK, **more: Any) -> float:
@@ -173,7 +173,7 @@ class History:
         return event.at
 
     def relay(self, line: str) -> None:
-        """Write a line that was made elsewhere."""
+        """Write a line from another process."""
         with self._lock:
             # Late events, after the end, are dropped.
             if not self._file.closed:

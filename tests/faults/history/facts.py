@@ -28,7 +28,7 @@ class Sent(NamedTuple):
     place: Place
     value: str
     number: int
-    """How many records its producer has sent before."""
+    """The number of records that its producer sent before."""
     source: Source | None
 
 
@@ -42,7 +42,7 @@ class Step(NamedTuple):
     before: int | None
     """The offset before, if it was read under the same assignment."""
     assigned: float
-    """When the partition was given to the member."""
+    """When the partition was assigned to the member."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Facts:
 
     @cached_property
     def committed(self) -> dict[Place, list[tuple[int, str]]]:
-        """What a reader of committed records finds in the end."""
+        """The records that a reader of committed records finds in the end."""
         return self.log[COMMITTED]
 
     @cached_property
@@ -98,11 +98,11 @@ class Facts:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """All that members of groups have read."""
+        """All records that members of groups have read."""
         return list(_steps(self.events))
 
     def outcome(self, value: str) -> Outcome:
-        """Return how the transaction of a record ended; what is in none is committed at once."""
+        """Return the outcome of a record's transaction; without one it is committed at once."""
         sent = self.sent[value]
         if not sent.txn:
             return Outcome.COMMITTED
@@ -110,7 +110,7 @@ class Facts:
         return self.txns[sent.who, sent.txn].outcome or Outcome.ABORTED
 
     def asked(self, value: str) -> float | None:
-        """Tell when a record's commit was asked for; None if it needed none."""
+        """Return when the commit of a record was requested; None if it needed none."""
         sent = self.sent[value]
         return self.txns[sent.who, sent.txn].asked if sent.txn else None
 
@@ -119,7 +119,7 @@ class Facts:
         return [event for event in self.events if event.op in ops]
 
     def without_answer(self, op: Op) -> list[Event]:
-        """Return what may have happened: its answer never came, or never to a killed worker."""
+        """Return the events without an answer, which may have happened."""
         events = self.of(op)
         ended = {(event.who, event.began) for event in events if event.state is not State.INVOKED}
         return [

@@ -26,7 +26,7 @@ from tests.faults.history.run import PROTOCOLS, Result, Run, Settings
 from tests.faults.history.targets import SQLITE, TARGETS, running
 
 RECOVERY_SECONDS: Final = 20.0
-"""How soon after a fault the next record must be acknowledged."""
+"""The most seconds after a fault until the next record is acknowledged."""
 _END_SECONDS: Final = 3600.0
 """How long a run may take beyond its own time: for the start, the end and the check."""
 _SHOWN: Final = 20
@@ -36,7 +36,7 @@ say: Final = partial(print, flush=True)
 
 
 def main() -> int:
-    """Run it a given number of times; 0 if every promise was kept each time."""
+    """Run it a given number of times; return 0 if every promise was kept each time."""
     args = _arguments()
     faults = FAULTS if args.fault == ALL else (args.fault,)
     os.environ[PAUSE] = args.pause
@@ -76,7 +76,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(kind: str, fault: str, settings: Settings, parent: Path, *, keeps: bool) -> bool:
-    """Run once; return whether all is well, and if not, keep the evidence."""
+    """Run once; return whether every promise was kept, and otherwise keep the history."""
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="rookery-history-", dir=parent))
     began = monotonic()

@@ -30,7 +30,7 @@ _AGAIN_SECONDS: Final = 0.5
 
 
 class Mortal(Worker):
-    """Has a worker live in a process, and starts the next one if it was killed."""
+    """Runs a worker in a process, and starts the next one if it was killed."""
 
     def __init__(self, make: Make, name: str, bootstrap: str, history: History, seed: int) -> None:
         super().__init__(name, bootstrap, history, seed)
@@ -41,7 +41,7 @@ class Mortal(Worker):
         self._lock = Lock()
 
     def live(self) -> None:
-        """Pass on what one life has to tell, until its end."""
+        """Pass on the lines of one process, until its end."""
         self._lives += 1
         name = f"{self.name}.{self._lives}"
         command = [sys.executable, "-X", "faulthandler", "-m", __name__]
@@ -56,7 +56,7 @@ class Mortal(Worker):
             if self.stopping.is_set():
                 self.stop()
             for line in process.stdout:
-                # A line without an end was never written: its action was not done.
+                # An incomplete line does not count: its action was not done.
                 if line.endswith(b"\n"):
                     self.history.relay(line.decode())
         with self._lock:
@@ -77,7 +77,7 @@ class Mortal(Worker):
             raise
 
     def kill(self) -> str:
-        """Kill the process with -9, and say whom."""
+        """Kill the process with -9; return its name."""
         with self._lock:
             if self._process is None:
                 return "nobody"
@@ -85,7 +85,7 @@ class Mortal(Worker):
         return f"{self.name}.{self._lives}"
 
     def pause(self, stopping: Event, seconds: float) -> str:
-        """Let the process stand still for a time, or until the run stops, and say which one."""
+        """Suspend the process for a time, or until the run stops; return its name."""
         with self._lock:
             process = self._process
         if process is None:
@@ -99,7 +99,7 @@ class Mortal(Worker):
         return f"{self.name}.{self._lives}"
 
     def stop(self) -> None:
-        """Ask for the end, by saying no more."""
+        """Ask for the end, by closing the pipe."""
         super().stop()
         with self._lock:
             if self._process is not None and self._process.stdin is not None:

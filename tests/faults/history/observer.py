@@ -1,4 +1,4 @@
-"""Clients that only ask: for ends of partitions, offsets of groups, and all records."""
+"""Clients that only read: ends of partitions, offsets of groups, and all records."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.faults.history.worker import Worker
 T = TypeVar("T")
 
 PATIENCE: Final = 180.0
-"""How soon everything must be at its end after the last fault."""
+"""The most seconds after the last fault until all readers are at the end."""
 _LOOK_SECONDS: Final = 0.5
 _ANSWER_SECONDS: Final = 10.0
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -40,7 +40,7 @@ _LEVELS: Final = {
 
 
 class StuckError(Exception):
-    """Something did not come in time, though nothing is broken any more."""
+    """Something did not happen in time, although no fault is active."""
 
 
 class Observer(Worker):
@@ -71,7 +71,7 @@ class Observer(Worker):
 
 
 class Asking:
-    """Questions, whose answers are written down."""
+    """Requests whose answers are recorded."""
 
     def __init__(self, who: str, bootstrap: str, history: History) -> None:
         self._who = who
@@ -81,7 +81,7 @@ class Asking:
         self._groups: dict[str, Consumer] = {}
 
     def ends(self, places: Iterable[Place], isolation: str) -> dict[Place, int]:
-        """Return the ends of partitions; without those for which there is no answer now."""
+        """Return the ends of partitions, except those without an answer now."""
         began = self._history.now()
         wanted = {TopicPartition(*place): _LATEST for place in places}
         futures = self._admin.list_offsets(
@@ -92,7 +92,7 @@ class Asking:
             place = Place(partition.topic, partition.partition)
             with suppress(KafkaException):
                 offset = future.result(2 * _ANSWER_SECONDS).offset
-                # Of a broker that does not answer the client says neither a number nor an error.
+                # For a broker that does not answer, the client returns no number and no error.
                 if offset >= 0:
                     ends[place] = offset
         self._history.add(self._who, Op.SEEN_ENDS, began=began, isolation=isolation, offsets=ends)
@@ -101,7 +101,7 @@ class Asking:
     def offsets(self, group: str, places: list[Place]) -> dict[Place, int] | None:
         """Return what a group has committed, -1 for nothing; None if there is no answer now."""
         if group not in self._groups:
-            # Not by the admin client: it falls over an answer that the coordinator has moved.
+            # Not by the admin client, which fails when the coordinator has moved.
             self._groups[group] = lone_reader(self._bootstrap, COMMITTED, group)
         began = self._history.now()
         wanted = [TopicPartition(*place) for place in places]
@@ -120,7 +120,7 @@ class Asking:
         return offsets
 
     def close(self) -> None:
-        """Close what was opened to ask."""
+        """Close the clients."""
         for group, consumer in self._groups.items():
             within(consumer.close, f"the end of a reader of group {group}")
 
@@ -164,7 +164,7 @@ class Asking:
             raise
 
     def wait_until_committed(self, group: str, ends: dict[Place, int]) -> None:
-        """Wait until a group has come to the end of partitions.
+        """Wait until a group has committed the end of partitions.
 
         Raises:
             StuckError: it does not.

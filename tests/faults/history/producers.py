@@ -13,7 +13,7 @@ from tests.faults.history.events import History, Op, Place, Source, State
 from tests.faults.history.worker import Worker
 
 PAUSE: Final = "ROOKERY_TEST_PAUSE"
-"""What tells all processes of a run how many seconds a producer pauses at most."""
+"""The variable with the most seconds that a producer of the run pauses."""
 _FLUSH_SECONDS: Final = 60.0
 _CALL_SECONDS: Final = 5.0
 # The number of calls of one kind; together longer than a transaction may last.
@@ -26,7 +26,7 @@ def pause_seconds() -> float:
 
 
 class LostError(Exception):
-    """A producer is of no use any more; another one must take its place."""
+    """A producer can no longer be used; another one must replace it."""
 
 
 class PlainProducer(Worker):
@@ -41,7 +41,7 @@ class PlainProducer(Worker):
 
     def live(self) -> None:
         """Send until it must stop; a producer with a fatal error is replaced."""
-        # Under a new name: what the old one has under way may still come, out of order.
+        # Under a new name: records in flight of the old one may still arrive, out of order.
         self._lives += 1
         sender = Sender(producer(self.bootstrap), self.history, f"{self.name}.{self._lives}")
         while not self.stopping.is_set():
@@ -73,7 +73,7 @@ class TxnProducer(Worker):
         self._places = places
         self._can_reuse_sequences = can_reuse_sequences
         self._again: list[Place] = []
-        """Where the records of a transaction went that was aborted: the next one repeats it."""
+        """The partitions of an aborted transaction: the next one repeats it."""
         self._txn = 0
         self._sent = 0
 
@@ -110,7 +110,7 @@ class TxnProducer(Worker):
         self._again = places
 
     def _begin(self, sender: Sender) -> list[Place]:
-        """Begin a transaction; return where its records go."""
+        """Begin a transaction; return the partitions of its records."""
         places, self._again = self._again, []
         if not places:
             places = self.chance.choices(self._places, k=self.chance.randrange(1, 10))
@@ -121,7 +121,7 @@ class TxnProducer(Worker):
         return places
 
     def _be_fenced(self, sender: Sender) -> None:
-        """Begin a transaction, let another producer take the id, and try to commit all the same."""
+        """Begin a transaction, let another producer take the id, and then try to commit."""
         self._begin(sender)
         initialise(transactional(self.bootstrap, self.transactional_id))
         sender.commit(self._txn)
@@ -129,7 +129,7 @@ class TxnProducer(Worker):
 
 
 class Sender:
-    """A producer and what is written down of it."""
+    """A producer, with a record of its actions."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Sender:
         self.client.produce(place.topic, value, partition=place.partition, on_delivery=delivered)
 
     def prepare_abort(self, chance: random.Random) -> None:
-        """Have what was sent stored, so that there is something to abort; or leave it under way.
+        """Wait until sent records are stored, so that they can be aborted, or leave them in flight.
 
         Then it is given up, though brokers may have stored it, and librdkafka may use its sequences
         once more.
@@ -201,7 +201,7 @@ class Sender:
             raise KafkaException(self._failure)
 
     def commit(self, txn: int) -> bool:
-        """Commit; say whether it worked. If not, it is to be aborted.
+        """Commit; return whether it succeeded. If not, the transaction must be aborted.
 
         Raises:
             LostError: the outcome is unknown, and this producer cannot continue.
@@ -212,7 +212,7 @@ class Sender:
         """Abort.
 
         Raises:
-            LostError: this producer can do no more, or must not reuse sequences.
+            LostError: this producer can no longer be used, or must not reuse sequences.
         """
         if not self._end(Op.ABORT, txn):
             raise LostError
@@ -244,7 +244,7 @@ class Sender:
 
 
 def initialise(client: Producer) -> None:
-    """Make a producer of transactions ready, however long it takes.
+    """Initialise a producer of transactions, however long it takes.
 
     Raises:
         KafkaException: it cannot be.

@@ -28,7 +28,7 @@ _NEEDS_NEW_CONSUMER: Final = frozenset({KafkaError._FATAL, KafkaError._MAX_POLL_
 
 
 class Membership:
-    """A consumer in a group, and what it was given."""
+    """A consumer in a group, and its partitions."""
 
     def __init__(self, worker: Worker, group: str, consumer: Consumer, topics: list[str]) -> None:
         self.group = group
@@ -50,7 +50,7 @@ class Membership:
         polled: dict[Place, list[Message]] = defaultdict(list)
         self._polled = polled
         for attempt in range(most):
-            # One by one, so that nothing is left of a partition which is taken away meanwhile.
+            # One at a time, so that no record is left of a partition that is revoked meanwhile.
             message = self.consumer.poll(0.0 if attempt else _POLL_SECONDS)
             if message is None:
                 break
@@ -79,7 +79,7 @@ class Membership:
 
 
 class Reader(Worker):
-    """Reads, writes down what it read, and commits how far it came."""
+    """Reads, records what it read, and commits its offsets."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ def _commit(consumer: Consumer, offsets: dict[Place, int]) -> KafkaError | None:
     return next((partition.error for partition in done if partition.error), None)
 
 
-# With these a coordinator says that it has not done it.
+# With these errors a coordinator reports that it has not committed.
 _REFUSED: Final = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -174,7 +174,7 @@ class Copier(Worker):
         *,
         can_reuse_sequences: bool = True,
     ) -> None:
-        """Prepare; `topics` are where it reads and where it writes; see `Sender` for the last."""
+        """Prepare; `topics` are its source and its target; see `Sender` for the last argument."""
         super().__init__(name, bootstrap, history, seed)
         self._group = group
         self._topics = topics
@@ -228,7 +228,7 @@ class Copier(Worker):
     def _add_offsets(
         self, membership: Membership, sender: Sender, batch: dict[Place, list[Message]]
     ) -> bool:
-        """Make the offsets a part of the transaction; say whether it worked.
+        """Add the offsets to the transaction; return whether it succeeded.
 
         Raises:
             LostError: this producer can do no more.
@@ -253,7 +253,7 @@ class Copier(Worker):
     def _send_offsets(
         self, consumer: Consumer, sender: Sender, offsets: list[TopicPartition]
     ) -> KafkaError | None:
-        """Try for as long as it makes sense; return the last error."""
+        """Retry while a retry can succeed; return the last error."""
         error: KafkaError | None = None
         for _ in range(_TRIES):
             metadata = consumer.consumer_group_metadata()
@@ -267,7 +267,7 @@ class Copier(Worker):
 
 
 def _error_of(call: Callable[[], object]) -> KafkaError | None:
-    """Return the error of a call; one that never returns is left to itself.
+    """Return the error of a call; a call that never returns is abandoned.
 
     librdkafka waits forever for a group's coordinator that was away from the cluster for a while.
     """

@@ -40,28 +40,28 @@ _WORK_SECONDS: Final = 300.0
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is like."""
+    """The settings of a run."""
 
     seed: int
     seconds: float
     faults: tuple[str, ...]
     gap: float = 5.0
-    """Seconds between two faults, about."""
+    """The approximate number of seconds between two faults."""
     readers: tuple[str, ...] = ("classic", "sticky", "consumer")
     copiers: tuple[str, ...] = ("classic", "consumer")
     producers: int = 2
-    """Of each kind; groups have as many members."""
+    """The number of producers of each kind; groups have as many members."""
     at_least: Mapping[str, int] = field(default_factory=dict)
-    """What must have been done before the run ends, by the names in `Result.counts`."""
+    """The least counts before the run ends, by the names in `Result.counts`."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of it."""
+    """The result of a run."""
 
     findings: list[Finding]
     counts: Counter[str]
-    """How much was done."""
+    """The number of actions by name."""
     recovery: float
     """The longest time from a fault's end to the next acknowledged record."""
 
@@ -75,7 +75,7 @@ class Result:
 
 
 class Run:
-    """All that works on a target."""
+    """All workers on a target."""
 
     def __init__(self, target: Target, settings: Settings, path: Path) -> None:
         """Prepare; `go` does it."""
@@ -86,7 +86,7 @@ class Run:
         self.topics = [PLAIN, INPUTS, *self._outputs.values()]
 
     def go(self) -> Result:
-        """Do it all.
+        """Run all workers, and check the history.
 
         Raises:
             StuckError: something never came to its end.
@@ -138,7 +138,7 @@ class Run:
         wait_until(counts, f"{wanted}", accepts=wanted.__le__, seconds=_WORK_SECONDS, pause=1.0)
 
     def _finish(self, history: History, copiers: list[Worker]) -> None:
-        """Let every worker come to its end, and read all records."""
+        """Stop every worker in order, and read all records."""
         asking = Asking("last", self._target.bootstrap, history)
         sources, targets = self._places(PLAIN, INPUTS), self._places(*self._outputs.values())
         asking.wait_until_settled(sources)
@@ -186,7 +186,7 @@ class Run:
         return crew
 
     def _crew(self, name: str, make: Make, history: History) -> list[Worker]:
-        """Make as many of a kind as there are to be; the last of them can be killed."""
+        """Create the workers of a kind; the last of them can be killed."""
         crew: list[Worker] = []
         is_struck = not {CLIENT, SLEEPER}.isdisjoint(self._settings.faults)
         for number in range(1, self._settings.producers + 1):
@@ -203,7 +203,7 @@ class Run:
 
 
 def judge(path: Path) -> Result:
-    """Look through a history."""
+    """Check a history."""
     known = events.read(path)
     return Result(check(known), _counts(known), _recovery(known))
 

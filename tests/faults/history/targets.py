@@ -38,7 +38,7 @@ SESSION_SECONDS: Final = 3.0
 _FRONT: Final = "127.0.0.2"
 _MIDDLE: Final = "127.0.0.3"
 _FLAGS: Final = ("--session-timeout-ms", "3000", "--beat-interval-ms", "500")
-# A member that could not announce its leaving delays no other member for long.
+# A member that could not leave in order delays no other member for long.
 _GROUPS: Final = (
     *("--consumer-groups-session-timeout-ms", "6000"),
     *("--consumer-groups-heartbeat-interval-ms", "1000"),
@@ -50,7 +50,7 @@ _KAFKA_GROUPS: Final = {
 
 
 class Target(Protocol):
-    """Brokers, the cables to them, and what can be done to them."""
+    """Brokers, the cables to them, and the faults that they support."""
 
     cables: Cables
 
@@ -66,7 +66,7 @@ class Target(Protocol):
         """Kill something with -9, make it run again, and return its name."""
 
     def restart(self) -> str:
-        """Stop each broker in order, one after the other, start it again, and say so."""
+        """Stop each broker in order, one after the other, and start it again; return its name."""
 
     def pids(self) -> list[int]:
         """Return the processes that serve clients."""
@@ -254,7 +254,7 @@ class Proxied:
 
 @contextmanager
 def running(kind: str, folder: Path) -> Iterator[Target]:
-    """Have a target run, with its cables."""
+    """Run a target with its cables."""
     name, _, mode = kind.partition("-")
     with ExitStack() as stack:
         target = _start(name, folder, stack)
@@ -269,7 +269,7 @@ def running(kind: str, folder: Path) -> Iterator[Target]:
 
 
 def _start(name: str, folder: Path, stack: ExitStack) -> Target:
-    """Start brokers; their cables are not at work yet."""
+    """Start brokers; their cables are not connected yet."""
     if name == SQLITE:
         workers = Workers(folder, _ports_in_a_row(_BROKERS + 1))
         stack.enter_context(workers.broker)
@@ -286,7 +286,7 @@ def _start(name: str, folder: Path, stack: ExitStack) -> Target:
 
 
 def _wake(target: Target) -> None:
-    """Let no process sleep at the end: a stopped process cannot be ended in order."""
+    """Resume all processes at the end: a suspended process cannot stop in order."""
     for pid in target.pids():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)

@@ -27,7 +27,7 @@ class Worker:
         self.chance = random.Random(f"{seed} {name}")
         self.stopping = Event()
         self.broken = ""
-        """The error that ended it: one of its own, not of the cluster."""
+        """The error of its own code, not of the cluster, that ended it."""
         self.transactional_id = name.partition(".")[0]
         """The same for all lives of a worker; after a dot its name has the number of its life."""
         self._thread = Thread(target=self._work, name=name, daemon=True)
@@ -50,7 +50,7 @@ class Worker:
             raise AssertionError(f"{self.name} ended with {self.broken}")
 
     def live(self) -> None:
-        """Make clients and use them, until they fail or it must stop."""
+        """Create clients and use them, until they fail or it must stop."""
         raise NotImplementedError
 
     def _work(self) -> None:

@@ -22,7 +22,7 @@ def admin(bootstrap: str) -> AdminClient:
 
 def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
     """Make a topic."""
-    client = admin(bootstrap)  # kept: it ends its requests when it is forgotten
+    client = admin(bootstrap)  # kept: its requests end when it is no longer referenced
     for future in client.create_topics([NewTopic(topic, partitions)]).values():
         future.result(30)
 
@@ -37,7 +37,7 @@ def delete(bootstrap: str, topic: str) -> None:
 def produce(
     bootstrap: str, topic: str, *values: bytes, partition: int = 0
 ) -> PartitionProduceResponse:
-    """Send one batch; return what the broker says to it."""
+    """Send one batch; return the part of the response for its partition."""
     request = produce_request(topic, {partition: batch(*values)})
     [answer] = ask(bootstrap, PRODUCE, 9, request).responses[0].partition_responses
     return answer

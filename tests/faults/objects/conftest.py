@@ -22,7 +22,7 @@ def kind() -> str:
 def scene(
     backend: ServerBackend, kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Scene]:
-    """A log of the test's own, and a proxy before its store."""
+    """A separate log for the test, and a proxy in front of its store."""
     assert kind in (ETCD, STORE)
     with ExitStack() as stack:
         made = Scene(backend, kind, tmp_path, stack)

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Scene:
-    """What one test works with."""
+    """The servers and processes of one test."""
 
     def __init__(self, backend: ServerBackend, kind: str, folder: Path, stack: ExitStack) -> None:
         self.backend = backend
@@ -42,7 +42,7 @@ class Scene:
         self._caretakers: list[CaretakerProcess] = []
 
     def proxied(self, **options: str) -> str:
-        """Return the URL of the store by way of the proxy."""
+        """Return the URL of the store through the proxy."""
         return self.backend.store(self._name, self.proxy.endpoint, **options)
 
     def hosts(self, number: int, *flags: str, store: str = "") -> Hosts:
@@ -86,7 +86,7 @@ class Scene:
         return list_keys(self.store, part)
 
     def with_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        """Do something with the store, past the proxy."""
+        """Use the store directly, without the proxy."""
 
         async def run() -> T:
             store = open_store(self.store)
@@ -98,7 +98,7 @@ class Scene:
         return asyncio.run(run())
 
     def rest(self, seconds: float) -> None:
-        """Let time pass, where nothing can be waited for: all processes stand still."""
+        """Let time pass while all processes are suspended, since there is nothing to wait for."""
         sleep(seconds)
 
     def words(self) -> str:

@@ -32,7 +32,7 @@ LOG_STEPS = {
     "floor": ("PUT", "/log/floor"),
     "delete": ("POST", "?delete"),
 }
-# Else a caretaker could be taken for dead on a busy machine, and no broker would start another.
+# Otherwise a caretaker could be expired on a busy machine, and no broker would start another.
 PATIENT = ("--session-timeout-ms", "20000")
 # Held before it is done, or done and the answer held.
 WHEN = {"before": S3Fault.ERROR, "after": S3Fault.DELAY}

@@ -16,7 +16,7 @@ from tests.faults.objects.scene import Scene, load_until
 
 SEED = 21
 FOR_EVER_MS = 3_600_000.0
-# Clients must not wait for the sleeper longer than needed.
+# Clients must not wait for the paused process longer than needed.
 IMPATIENT = {"socket_timeout_ms": 5_000, "request_timeout_ms": 4_000}
 
 
@@ -69,7 +69,7 @@ def test_caretaker_paused_while_another_works_does_no_damage(scene: Scene, path:
 
         sleeper.resume()
 
-        # It counts no longer, says so, and its broker would start a new one.
+        # It is fenced and reports that, and its broker would start a new one.
         assert sleeper.ended() != 0
         other.wait_for_rounds(2)
         load.wait_for(5)
@@ -89,5 +89,5 @@ def test_two_concurrent_caretakers_do_no_damage(scene: Scene) -> None:
         verify(hosts.bootstrap, load)
     verify(hosts.bootstrap, load)
     wait_until_clean(hosts)
-    # Neither was in the other's way so much that nothing was rewritten.
+    # Although two caretakers compete, some rows are rewritten.
     assert any(report["rewritten_bytes"] for caretaker in both for report in caretaker.reports())

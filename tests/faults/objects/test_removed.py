@@ -51,5 +51,5 @@ def test_object_removed_by_others_is_named(scene: Scene, part: str) -> None:
 
 
 def _short(key: str) -> str:
-    """Return the part of a key that tells one object from all others of a cluster."""
+    """Return the part of a key that is unique among the objects of a cluster."""
     return "/".join(key.split("/")[-2:])

@@ -71,7 +71,7 @@ class GroupReader:
         ends = {partition: read[-1] + 1 for partition, read in self.offsets.items()}
         if ends in ({}, self.committed):
             return
-        # librdkafka does not repeat every commit that meets a coordinator on its way out.
+        # librdkafka does not repeat every commit that a stopping coordinator refuses.
         with suppress(KafkaException):
             places = [TopicPartition(TOPIC, partition, end) for partition, end in ends.items()]
             self._consumer.commit(offsets=places, asynchronous=False)

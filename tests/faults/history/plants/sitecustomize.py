@@ -1,4 +1,4 @@
-"""Bugs for brokers, to see that a run finds them: `long.py --plant sequences`.
+"""Bugs for brokers, which a run must find: `long.py --plant sequences`.
 
 Python reads this file by its name at the start of every process whose path has its folder.
 """
@@ -32,7 +32,7 @@ def plant_forgetful() -> None:
 
 
 def plant_aborted() -> None:
-    """Tell readers of no aborted transaction: aborted reads."""
+    """Report no aborted transactions to readers: aborted reads."""
     patch.object(aborts, "within", lambda *_: iter(())).start()
 
 
